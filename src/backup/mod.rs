@@ -1,0 +1,1 @@
+//! backup: see ARCHITECTURE.md.

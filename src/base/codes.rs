@@ -1,0 +1,107 @@
+//! Every stable code that an operator can meet, with its exit code, meaning and
+//! usual next action. `docs/errors.md` is generated from this table by a test.
+
+use super::exit::Exit;
+
+/// A stable error code.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Code {
+    /// `area.object.what`, never changed once released.
+    pub name: &'static str,
+    pub exit: Exit,
+    /// May the same call succeed later without anyone changing anything?
+    pub transient: bool,
+    pub meaning: &'static str,
+    /// The one thing to do next.
+    pub next: &'static str,
+}
+
+macro_rules! codes {
+    ($($ident:ident = $name:literal, $exit:ident, $transient:literal, $meaning:literal, $next:literal;)*) => {
+        $(#[doc = $meaning]
+        pub static $ident: Code = Code { name: $name, exit: Exit::$exit, transient: $transient, meaning: $meaning, next: $next };)*
+
+        /// All codes, in the order of the table.
+        pub static ALL: &[&Code] = &[$(&$ident),*];
+    };
+}
+
+// ident = name, exit, may succeed later by itself, meaning, next action
+codes! {
+    CONFIG_INVALID = "config.invalid", Usage, false, "the configuration has mistakes; all of them are listed", "correct the lines shown; config.example.toml explains every key";
+    CONFIG_UNREADABLE = "config.unreadable", Usage, false, "the configuration file cannot be read", "check the path given by --config and its permissions";
+    CONFIG_NOT_SEPARATED = "config.not-separated", Usage, false, "snapshots and keys would share a place, a credential or a recipient", "give the two sections named different places, credentials and recipients";
+    CONFIG_SECTION_MISSING = "config.section-missing", Usage, false, "this command needs a section that the configuration does not have", "add the section named, or run the command on a host that has it";
+    USAGE = "usage", Usage, false, "the command line is wrong", "see holdfast --help";
+    INTERRUPTED = "interrupted", Interrupted, true, "stopped by a signal; nothing half done is visible", "run the command again";
+    STATE_UNUSABLE = "state.unusable", CouldNotRun, false, "the state directory cannot be used", "check that the directory exists, is writable and has free space";
+    STATE_LOCKED = "state.locked", CouldNotRun, true, "another holdfast holds the lock on the state directory", "wait until the other command ends";
+    STORE_NOT_FOUND = "store.not-found", CouldNotRun, false, "the object does not exist in the store", "check the name; holdfast list shows what exists";
+    STORE_DENIED = "store.denied", CouldNotRun, false, "the store refused the credential for this operation", "grant the operation named to this credential, or use another host";
+    STORE_EXISTS = "store.exists", CouldNotRun, false, "the name is taken; objects are never overwritten", "run the command again: it chooses a new name";
+    STORE_UNREACHABLE = "store.unreachable", CouldNotRun, true, "the store did not answer", "check the store and the network, then run the command again";
+    STORE_FULL = "store.full", CouldNotRun, false, "the store has no room for the object", "free space in the store";
+    STORE_BROKEN = "store.broken", CouldNotRun, false, "the store answered with something that makes no sense", "check the store named";
+    STORE_ALTERED = "store.altered", Bad, false, "an object differs from what its signed record says", "treat the store as damaged or tampered with; choose another snapshot";
+    ETCD_UNREACHABLE = "etcd.unreachable", CouldNotRun, true, "no etcd endpoint answered", "check that etcd runs and that endpoints and certificates are right";
+    ETCD_TLS = "etcd.tls", CouldNotRun, false, "TLS with etcd failed", "check etcd.ca, etcd.cert and etcd.key against the member's certificate";
+    ETCD_NO_MEMBER = "etcd.no-member", CouldNotRun, true, "no member is fit to stream from", "repair the cluster, or say why it must be taken all the same with --degraded";
+    ETCD_DENIED = "etcd.denied", CouldNotRun, false, "etcd refused the client", "use a certificate or user with the root role";
+    ETCD_STREAM_BROKEN = "etcd.stream.broken", CouldNotRun, true, "the snapshot stream ended with an error", "look at the member's log, then run the command again";
+    ETCD_STREAM_STALLED = "etcd.stream.stalled", CouldNotRun, true, "the snapshot stream stopped moving", "look at the member's disk and log, then run the command again";
+    ETCD_STREAM_EMPTY = "etcd.stream.empty-messages", CouldNotRun, false, "the member sends empty messages: it cannot read its own database", "check the member's disk; take the snapshot from another member";
+    ETCD_STREAM_SHORT = "etcd.stream.short", CouldNotRun, true, "the stream ended before the announced length", "run the command again; look at the member's log if it repeats";
+    ETCD_STREAM_DIGEST = "etcd.stream.digest", CouldNotRun, false, "the image does not match the digest that etcd sent with it", "check the member's memory and disk; take the snapshot from another member";
+    BACKUP_IMAGE_TOO_LARGE = "backup.image.too-large", CouldNotRun, false, "the image is larger than the limit for memory", "raise backup.image_limit, or defragment etcd";
+    BACKUP_IMAGE_BROKEN = "backup.image.broken", CouldNotRun, false, "the image's structure is damaged", "take the snapshot from another member and check this one";
+    BACKUP_CONFIG_CHANGED = "backup.encryption-config.unreadable", CouldNotRun, false, "the EncryptionConfiguration cannot be read", "check backup.encryption_config";
+    BACKUP_CLOCK = "backup.clock", CouldNotRun, false, "the clock cannot be right", "set the clock";
+    ESCROW_UNREACHABLE = "escrow.unreachable", Bad, true, "keys could not be deposited before the deadline", "repair the escrow store; the deposit is tried again by the next snapshot";
+    ESCROW_KEY_MISSING = "escrow.key-missing", Bad, false, "escrow has no record that opens to this key", "deposit the key, or find a custodian who holds it";
+    ESCROW_NOT_OPENED = "escrow.not-opened", Bad, false, "a sealed record does not open with the identity given", "use the escrow identity that belongs to the recipients named";
+    IDENTITY_UNREADABLE = "identity.unreadable", CouldNotRun, false, "an age identity cannot be read", "check the identity file and its permissions";
+    SIGNING_KEY_UNUSABLE = "signing.key-unusable", CouldNotRun, false, "the signing key cannot be used", "make one with ssh-keygen -t ed25519 -N '' and name it in host.signing_key";
+    RECORD_UNSIGNED = "record.unsigned", Bad, false, "a record has no signature", "find out who wrote it; it is not believed";
+    RECORD_BAD_SIGNATURE = "record.bad-signature", Bad, false, "a record's signature is wrong or its signer is not allowed", "find out who wrote it; check allowed_signers";
+    RECORD_MISPLACED = "record.misplaced", Bad, false, "a record lies at another path than it says", "find out who moved it; it is not believed";
+    RECORD_INVALID = "record.invalid", Bad, false, "a record cannot be parsed", "check the version of holdfast that wrote it";
+    LEDGER_UNREACHABLE = "ledger.unreachable", CouldNotRun, true, "the ledger did not answer; records wait in the outbox", "repair the ledger; the next command delivers them";
+    CATALOG_BROKEN = "catalog.broken", CouldNotRun, false, "the catalog cannot be used", "run holdfast catalog rebuild";
+    SNAPSHOT_UNKNOWN = "snapshot.unknown", CouldNotRun, false, "no snapshot has this id", "holdfast list shows what exists";
+    SNAPSHOT_NONE = "snapshot.none", CouldNotRun, false, "there is no snapshot yet", "take one with holdfast snapshot";
+    SNAPSHOT_ALTERED = "snapshot.altered", Bad, false, "the stored object differs from its signed manifest", "treat the object as lost; rehearse another snapshot";
+    INSPECT_UNREADABLE = "inspect.unreadable", CouldNotRun, false, "the file cannot be read", "check the path and its permissions";
+    INSPECT_CONFIG = "inspect.encryption-config", Usage, false, "an EncryptionConfiguration given has mistakes", "correct the file named";
+    RUNBOOK_INVALID = "runbook.invalid", Usage, false, "a runbook has mistakes; all of them are listed", "correct the lines shown";
+    RUNBOOK_UNKNOWN = "runbook.unknown", Usage, false, "no runbook has this id", "check the id and the runbooks directory";
+    RUN_UNKNOWN = "run.unknown", CouldNotRun, false, "no run has this id", "holdfast report lists runs";
+    RUN_JOURNAL = "run.journal", CouldNotRun, false, "the journal refuses an illegal transition", "run holdfast catalog rebuild and start a new run";
+    TOOL_MISSING = "tool.missing", CouldNotRun, false, "a program that this step needs is not there", "run make tools, or set rehearsal.tools or HOLDFAST_TOOLS";
+    TOOL_VERSION = "tool.version", CouldNotRun, false, "a program has a version that does not fit the snapshot", "provide the version named";
+    TOOL_FAILED = "tool.failed", CouldNotRun, false, "a program that this step runs failed", "read the lines of its log that are shown";
+    SANDBOX_FAILED = "sandbox.failed", CouldNotRun, false, "the scratch environment could not be made", "check that the host allows namespaces, or run without root";
+    REHEARSAL_UNDECRYPTABLE = "rehearsal.undecryptable", Bad, false, "live objects do not open with the keys in escrow", "find the key named and deposit it; until then this snapshot cannot be restored";
+    REHEARSAL_STRUCTURE = "rehearsal.structure", Bad, false, "the stored image is damaged", "rehearse another snapshot; treat this one as lost";
+    REHEARSAL_HASH = "rehearsal.hash", Bad, false, "the restored member's contents differ from the manifest", "rehearse another snapshot; check the etcd versions";
+    REHEARSAL_COUNT = "rehearsal.count", Bad, false, "the API server returns other objects than the snapshot holds", "read the resources named in the report";
+    REHEARSAL_NOT_READY = "rehearsal.not-ready", Bad, false, "a restored component did not become ready", "read the lines of its log that are shown";
+    DEMO_DIRECTORY = "demo.directory", Usage, false, "the demo directory must be absent or empty", "choose another HOLDFAST_DEMO_DIR";
+    DEMO_UNEXPECTED = "demo.unexpected", Bad, false, "a step of the demo did not end as it should", "read the output above";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_well_formed() {
+        let mut names: Vec<_> = ALL.iter().map(|code| code.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        for code in ALL {
+            assert!(code.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'.' || b == b'-'), "{}", code.name);
+            assert!(!code.next.is_empty() && !code.meaning.is_empty());
+        }
+    }
+}

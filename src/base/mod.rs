@@ -1,0 +1,16 @@
+//! Vocabulary that every other module shares.
+//!
+//! Owns: time, identifiers, sizes, secrets, digests, failures and exit codes.
+//! Must never: do I/O, except that [`clock::SystemClock`] and
+//! [`entropy::OsEntropy`] ask the operating system. Everything above takes
+//! them as arguments.
+
+pub mod clock;
+pub mod codes;
+pub mod digest;
+pub mod entropy;
+pub mod exit;
+pub mod failure;
+pub mod ids;
+pub mod secret;
+pub mod units;

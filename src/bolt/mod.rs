@@ -1,0 +1,1 @@
+//! bolt: see ARCHITECTURE.md.

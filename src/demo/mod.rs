@@ -1,0 +1,1 @@
+//! demo: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! escrow: see ARCHITECTURE.md.

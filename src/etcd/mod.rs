@@ -1,0 +1,1 @@
+//! etcd: see ARCHITECTURE.md.

@@ -1,0 +1,3 @@
+//! Kubernetes byte formats: what the API server keeps in etcd.
+
+pub mod encryption_config;

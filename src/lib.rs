@@ -1,0 +1,30 @@
+#![doc = include_str!("../ARCHITECTURE.md")]
+#![deny(unsafe_code)]
+
+// Layer 0
+pub mod base;
+// Layer 1
+pub mod bolt;
+pub mod config;
+pub mod k8s;
+pub mod record;
+pub mod telemetry;
+// Layer 2
+pub mod etcd;
+pub mod sandbox;
+pub mod scan;
+pub mod store;
+// Layer 3
+pub mod catalog;
+pub mod ledger;
+pub mod runbook;
+// Layer 4
+pub mod backup;
+pub mod escrow;
+// Layer 5
+pub mod rehearsal;
+pub mod report;
+// Layer 7
+pub mod demo;
+// Layer 8
+pub mod cli;

@@ -1,0 +1,36 @@
+//! A receipt: the ledger's word that a key was deposited in escrow.
+
+use serde::{Deserialize, Serialize};
+
+use super::manifest::RecordRef;
+use super::{Link, Record};
+use crate::base::ids::Fingerprint;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receipt {
+    pub schema: u32,
+    pub path: String,
+    pub signer: Link,
+    pub fingerprint: Fingerprint,
+    pub provider: String,
+    pub name: String,
+    /// The escrow record's path in the escrow store, and its digest.
+    pub escrow_record: RecordRef,
+    pub sealed_to: Vec<String>,
+    /// RFC 3339, UTC.
+    pub deposited: String,
+    pub tool: String,
+}
+
+impl Record for Receipt {
+    const NAMESPACE: &'static str = "holdfast-receipt";
+
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn signer(&self) -> &Link {
+        &self.signer
+    }
+}

@@ -1,0 +1,1 @@
+//! rehearsal: see ARCHITECTURE.md.

@@ -1,0 +1,1 @@
+//! The random-access face over a mapped file.

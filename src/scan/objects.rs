@@ -1,0 +1,1 @@
+//! Live objects with their plaintext, for proofs.

@@ -1,0 +1,1 @@
+//! Would an API server read every live object?
