@@ -1,0 +1,194 @@
+//! The real cluster, over gRPC and TLS.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use etcd_client::{Certificate, Client, ConnectOptions, GetOptions, Identity, SnapshotStreaming, TlsOptions};
+
+use super::{MemberStatus, Message, MessageStream, Source};
+use crate::base::codes::{self, Code};
+use crate::base::failure::Failure;
+use crate::config::EtcdConfig;
+
+/// etcd answers Status from memory; an endpoint that takes longer is as good as gone.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// HashKV reads every revision: minutes on a database of several GiB.
+const HASH_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A member's answer to HashKV, with the numbers it was computed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashKv {
+    pub hash: u32,
+    /// -1 when the member never compacted.
+    pub compact_revision: i64,
+    /// What was really hashed; 0 from a server before 3.6.
+    pub revision: i64,
+}
+
+/// Clients of a cluster's endpoints, one connection each.
+#[derive(Debug)]
+pub struct EtcdClient {
+    endpoints: Vec<String>,
+    tls: Option<TlsOptions>,
+    connect_timeout: Duration,
+}
+
+impl EtcdClient {
+    /// Reads certificates and key; connects to nothing yet.
+    ///
+    /// # Errors
+    /// `etcd.tls` when a file cannot be read.
+    pub fn new(config: &EtcdConfig) -> Result<Self, Failure> {
+        let mut tls = None;
+        if config.endpoints.iter().any(|endpoint| endpoint.starts_with("https://")) {
+            let mut options = TlsOptions::new();
+            if let Some(ca) = &config.ca {
+                options = options.ca_certificate(Certificate::from_pem(read(ca)?));
+            }
+            if let (Some(cert), Some(key)) = (&config.cert, &config.key) {
+                options = options.identity(Identity::from_pem(read(cert)?, read(key)?));
+            }
+            tls = Some(options);
+        }
+        Ok(Self { endpoints: config.endpoints.clone(), tls, connect_timeout: config.connect_timeout })
+    }
+
+    /// One endpoint, never balanced: the stream must be of the member asked.
+    async fn connect(&self, endpoint: &str, require_leader: bool) -> Result<Client, Failure> {
+        let mut options = ConnectOptions::new().with_connect_timeout(self.connect_timeout).with_require_leader(require_leader);
+        if let Some(tls) = self.tls.clone().filter(|_| endpoint.starts_with("https://")) {
+            options = options.with_tls(tls);
+        }
+        let connecting = Client::connect([endpoint], Some(options));
+        within(self.connect_timeout, endpoint, connecting).await
+    }
+
+    /// The hash over all revisions up to `revision`, as that member computes it.
+    /// Comparable only between equal compact revisions.
+    ///
+    /// # Errors
+    /// `etcd.*` when the member does not answer.
+    pub async fn hash_kv(&self, endpoint: &str, revision: i64) -> Result<HashKv, Failure> {
+        let mut client = self.connect(endpoint, false).await?;
+        let answer = within(HASH_TIMEOUT, endpoint, client.hash_kv(revision)).await?;
+        Ok(HashKv { hash: answer.hash(), compact_revision: answer.compact_version(), revision: answer.hash_revision() })
+    }
+
+    /// How many keys are alive at `revision`.
+    ///
+    /// # Errors
+    /// `etcd.*` when the member does not answer.
+    pub async fn count(&self, endpoint: &str, revision: i64) -> Result<u64, Failure> {
+        let mut client = self.connect(endpoint, false).await?;
+        let options = GetOptions::new().with_all_keys().with_count_only().with_revision(revision);
+        let answer = within(STATUS_TIMEOUT, endpoint, client.get("", Some(options))).await?;
+        Ok(u64::try_from(answer.count()).unwrap_or(0))
+    }
+
+    async fn status(&self, endpoint: &str) -> Result<MemberStatus, Failure> {
+        let mut client = self.connect(endpoint, false).await?;
+        let status = within(STATUS_TIMEOUT, endpoint, client.status()).await?;
+        let header =
+            status.header().ok_or_else(|| Failure::new(&codes::ETCD_STREAM_BROKEN, endpoint, "its status has no header"))?;
+        Ok(MemberStatus {
+            endpoint: endpoint.to_owned(),
+            cluster_id: header.cluster_id(),
+            member_id: header.member_id(),
+            version: status.version().to_owned(),
+            revision: header.revision(),
+            leader: status.leader(),
+            raft_index: status.raft_index(),
+            raft_applied_index: status.raft_applied_index(),
+            db_bytes: u64::try_from(status.db_size()).unwrap_or(0),
+            learner: status.is_learner(),
+            errors: status.errors().to_vec(),
+        })
+    }
+}
+
+#[async_trait]
+impl Source for EtcdClient {
+    async fn statuses(&self) -> Vec<Result<MemberStatus, Failure>> {
+        futures::future::join_all(self.endpoints.iter().map(|endpoint| self.status(endpoint))).await
+    }
+
+    async fn stream(&self, endpoint: &str, require_leader: bool) -> Result<Box<dyn MessageStream>, Failure> {
+        let client = self.connect(endpoint, require_leader).await?;
+        let mut maintenance = client.maintenance_client();
+        let stream = within(self.connect_timeout, endpoint, maintenance.snapshot()).await?;
+        Ok(Box::new(GrpcStream { endpoint: endpoint.to_owned(), stream, _client: client }))
+    }
+}
+
+struct GrpcStream {
+    endpoint: String,
+    stream: SnapshotStreaming,
+    /// The connection lives as long as the stream is read.
+    _client: Client,
+}
+
+#[async_trait]
+impl MessageStream for GrpcStream {
+    async fn next(&mut self) -> Result<Option<Message>, Failure> {
+        let message = self.stream.message().await.map_err(|error| {
+            let cause = explain(&error);
+            Failure::new(refused(&error).unwrap_or(&codes::ETCD_STREAM_BROKEN), &self.endpoint, cause)
+        })?;
+        Ok(message.map(|m| Message { remaining: m.remaining_bytes(), blob: Bytes::copy_from_slice(m.blob()) }))
+    }
+}
+
+/// Waits for an answer of `endpoint` and says in our terms why there is none.
+async fn within<T>(
+    timeout: Duration,
+    endpoint: &str,
+    call: impl Future<Output = Result<T, etcd_client::Error>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(timeout, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(Failure::new(classify(&error), endpoint, explain(&error))),
+        Err(_) => {
+            let cause = format!("no answer within {}", crate::base::units::human_duration(timeout));
+            Err(Failure::new(&codes::ETCD_UNREACHABLE, endpoint, cause))
+        }
+    }
+}
+
+fn classify(error: &etcd_client::Error) -> &'static Code {
+    let text = explain(error).to_lowercase();
+    let tls = ["certificate", "tls", "handshake", "unknownissuer", "invalid peer"].iter().any(|word| text.contains(word));
+    refused(error).unwrap_or(if tls { &codes::ETCD_TLS } else { &codes::ETCD_UNREACHABLE })
+}
+
+/// Answers that no second attempt changes.
+fn refused(error: &etcd_client::Error) -> Option<&'static Code> {
+    let etcd_client::Error::GRpcStatus(status) = error else { return None };
+    match status.code() {
+        tonic::Code::PermissionDenied | tonic::Code::Unauthenticated | tonic::Code::InvalidArgument => Some(&codes::ETCD_DENIED),
+        tonic::Code::Unavailable if status.message().contains("no leader") => Some(&codes::ETCD_NO_MEMBER),
+        _ => None,
+    }
+}
+
+/// The whole chain of causes: the client's own text ends at "transport error".
+fn explain(error: &etcd_client::Error) -> String {
+    use crate::base::failure::chain;
+    match error {
+        etcd_client::Error::GRpcStatus(status) => {
+            let source = std::error::Error::source(status).map(|source| chain(source));
+            match source {
+                Some(source) if !status.message().contains(&source) => format!("{}: {source}", status.message()),
+                _ => status.message().to_owned(),
+            }
+        }
+        etcd_client::Error::TransportError(error) => chain(error),
+        other => other.to_string(),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| Failure::because(&codes::ETCD_TLS, path.display(), &error))
+}
