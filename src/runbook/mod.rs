@@ -1,1 +1,18 @@
-//! runbook: see ARCHITECTURE.md.
+//! Runbooks: a page a person can follow, and that holdfast can run.
+//!
+//! Owns: reading Markdown into steps ([`model`], [`parse`]), the decision what
+//! runs next ([`engine`], pure), the journal's legal transitions ([`journal`]),
+//! the loop that runs steps and journals each before and after ([`run`]), and
+//! what a step may state ([`facts`]).
+//! Must never: know what a step does (that is [`run::Actions`]), keep a journal
+//! itself, or count a step as done that did not say so.
+//!
+//! Invariants: a step that began and did not end is unknown, never done; it is
+//! run again as the next attempt. Steps marked `always` run whatever happened
+//! before them. From any prefix of a legal journal the engine goes on.
+
+pub mod engine;
+pub mod facts;
+pub mod journal;
+pub mod model;
+pub mod run;

@@ -1,0 +1,165 @@
+//! What runs next: a pure decision over a runbook and a journal.
+//!
+//! No clock, no I/O, no state of its own: the journal is the state. Asked about
+//! any prefix of a legal journal, it answers; followed, it always ends.
+
+use std::collections::HashMap;
+
+use super::journal::{Entry, Event, FailureText, ProcessMark, RunResult};
+use super::model::{OnFailure, Runbook, Step};
+use crate::base::exit::Exit;
+use crate::record::Rung;
+
+/// What the driver must do now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// Run this step; its `Started` carries this attempt.
+    Run { step: &'a Step, attempt: u32 },
+    /// A step began and its end is not known: write `Unknown` first.
+    Settle { step: String, attempt: u32 },
+    /// Nothing is left to do: write `Finished`, unless it is there.
+    Finish(Outcome),
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub result: RunResult,
+    /// The highest rung whose steps, and those of the rungs below, all succeeded.
+    pub reached: Option<Rung>,
+    /// The first step that failed, and how.
+    pub failure: Option<(String, FailureText)>,
+}
+
+impl Outcome {
+    /// The exit code of a command that did this run.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match (self.result, &self.failure) {
+            (RunResult::Passed, _) => Exit::Good,
+            (RunResult::Interrupted, _) => Exit::Interrupted,
+            (RunResult::Failed, Some((_, failure))) => failure.to_failure().exit(),
+            (RunResult::Failed, None) => Exit::CouldNotRun,
+        }
+    }
+}
+
+/// Decides what comes next in a run that climbs to `until`, for the process `process`.
+///
+/// A success of another process counts only where the step is durable, and a
+/// step is done again only while work that needs it is left.
+#[must_use]
+pub fn next<'a>(runbook: &'a Runbook, events: &[Event], until: Rung, process: &ProcessMark) -> Decision<'a> {
+    let standing = Standing::of(events);
+    if let Some((step, attempt)) = standing.open {
+        return Decision::Settle { step: step.to_owned(), attempt };
+    }
+    let outcome = outcome(runbook, &standing, until);
+    if standing.finished {
+        return Decision::Finish(outcome);
+    }
+    let climbing = || runbook.steps.iter().filter(|step| !step.always && step.is_in(until));
+    let stopped = standing.interrupted
+        || climbing().any(|step| step.on_failure == OnFailure::Stop && matches!(standing.end(step), End::Failed(_)));
+    let work_left = climbing().any(|step| matches!(standing.end(step), End::None | End::Unknown));
+    let run = |step: &'a Step| Decision::Run { step, attempt: standing.attempts(step) + 1 };
+    if work_left && !stopped {
+        let due = climbing().find(|step| match standing.end(step) {
+            End::None | End::Unknown => true,
+            End::Succeeded(by) => !step.durable && by != process,
+            End::Failed(_) => false,
+        });
+        if let Some(step) = due {
+            return run(step);
+        }
+    }
+    let mut closing = runbook.steps.iter().filter(|step| step.always);
+    match closing.find(|step| matches!(standing.end(step), End::None | End::Unknown)) {
+        Some(step) => run(step),
+        None => Decision::Finish(outcome),
+    }
+}
+
+/// How the last attempt of a step ended.
+#[derive(Debug, Clone, Copy)]
+enum End<'e> {
+    /// It never began.
+    None,
+    Unknown,
+    Succeeded(&'e ProcessMark),
+    Failed(&'e FailureText),
+}
+
+/// A fold of the journal.
+struct Standing<'e> {
+    ends: HashMap<&'e str, (u32, End<'e>)>,
+    open: Option<(&'e str, u32)>,
+    interrupted: bool,
+    finished: bool,
+}
+
+impl<'e> Standing<'e> {
+    fn of(events: &'e [Event]) -> Self {
+        let mut standing = Self { ends: HashMap::new(), open: None, interrupted: false, finished: false };
+        for event in events {
+            let end = match &event.entry {
+                Entry::Started { .. } => {
+                    standing.open = event.step();
+                    End::Unknown
+                }
+                Entry::Succeeded { .. } => End::Succeeded(&event.process),
+                Entry::Failed { failure, .. } => End::Failed(failure),
+                Entry::Unknown { .. } => End::Unknown,
+                Entry::Interrupted {} => {
+                    standing.interrupted = true;
+                    continue;
+                }
+                Entry::Finished { .. } => {
+                    standing.finished = true;
+                    continue;
+                }
+            };
+            if let Some((step, attempt)) = event.step() {
+                standing.ends.insert(step, (attempt, end));
+            }
+            if !matches!(event.entry, Entry::Started { .. }) {
+                standing.open = None;
+            }
+        }
+        standing
+    }
+
+    fn end(&self, step: &Step) -> End<'e> {
+        self.ends.get(step.id.as_str()).map_or(End::None, |(_, end)| *end)
+    }
+
+    fn attempts(&self, step: &Step) -> u32 {
+        self.ends.get(step.id.as_str()).map_or(0, |(attempt, _)| *attempt)
+    }
+}
+
+fn outcome(runbook: &Runbook, standing: &Standing<'_>, until: Rung) -> Outcome {
+    let steps = || runbook.steps.iter().filter(|step| step.is_in(until));
+    let succeeded = |step: &Step| matches!(standing.end(step), End::Succeeded(_));
+    let failure = steps().find_map(|step| match standing.end(step) {
+        End::Failed(failure) => Some((step.id.clone(), failure.clone())),
+        _ => None,
+    });
+    let mut reached = None;
+    for step in steps().filter(|step| !step.always) {
+        if !succeeded(step) {
+            // This step's own rung is not reached, and none above it.
+            reached = steps().filter_map(|other| other.rung).filter(|rung| Some(*rung) < step.rung).max();
+            break;
+        }
+        reached = step.rung;
+    }
+    let result = if standing.interrupted {
+        RunResult::Interrupted
+    } else if steps().all(succeeded) {
+        RunResult::Passed
+    } else {
+        RunResult::Failed
+    };
+    Outcome { result, reached, failure }
+}

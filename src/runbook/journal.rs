@@ -1,0 +1,314 @@
+//! The journal of a run: which events are legal, and the door to where they are kept.
+//!
+//! A step writes `Started` before it does anything, then `Succeeded` or
+//! `Failed`. Where neither followed, the process died: the next one writes
+//! `Unknown` and does the step again. Nothing is ever changed or taken back.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::facts::Facts;
+use crate::base::codes::{self, Code};
+use crate::base::digest::Sha256;
+use crate::base::entropy::Entropy;
+use crate::base::failure::Failure;
+use crate::base::ids::{ClusterName, Principal, RunId, SnapshotId};
+use crate::record::Rung;
+
+/// Where journals are kept. Calls may block; each is one committed write or a read.
+pub trait Journal: Debug + Send + Sync {
+    /// Makes a run known. Refused when the run exists; on failure nothing is kept.
+    fn begin(&self, head: &RunHead) -> Result<(), Failure>;
+    /// Adds one event, durably. An event that may not follow is refused with
+    /// `run.journal`, and on any failure the journal is as it was.
+    fn append(&self, event: &Event) -> Result<(), Failure>;
+    /// The head of a run; `run.unknown` where there is none.
+    fn head(&self, run: &RunId) -> Result<RunHead, Failure>;
+    /// All events of a run, in order.
+    fn events(&self, run: &RunId) -> Result<Vec<Event>, Failure>;
+    /// All runs, the newest first.
+    fn runs(&self) -> Result<Vec<RunHead>, Failure>;
+}
+
+/// What a run is about, written once before its first event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunHead {
+    pub run: RunId,
+    /// The runbook's id and the digest of its bytes.
+    pub runbook: String,
+    pub runbook_digest: Sha256,
+    /// How far the run climbs.
+    pub until: Rung,
+    pub cluster: ClusterName,
+    /// The snapshot asked for.
+    pub snapshot: SnapshotId,
+    /// `person`, `timer` or `demo`.
+    pub trigger: String,
+    pub host: Principal,
+    /// Name and version of the program.
+    pub tool: String,
+    pub started: Timestamp,
+    /// Monotonic time of the process that began the run.
+    pub uptime_ms: u64,
+    pub process: ProcessMark,
+}
+
+/// One process: monotonic times compare only within it, and the effect of a
+/// step that is not durable ends with it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProcessMark(String);
+
+impl ProcessMark {
+    /// A mark that no other process has.
+    #[must_use]
+    pub fn new(entropy: &dyn Entropy) -> Self {
+        Self(entropy.hex(16))
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A mark that was stored.
+    #[must_use]
+    pub fn stored(text: String) -> Self {
+        Self(text)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    pub run: RunId,
+    /// 1 for a run's first event, without gaps.
+    pub number: u64,
+    /// Wall time, for display.
+    pub at: Timestamp,
+    /// Monotonic time of the process that wrote this.
+    pub uptime_ms: u64,
+    pub process: ProcessMark,
+    pub entry: Entry,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Entry {
+    Started {
+        step: String,
+        attempt: u32,
+    },
+    Succeeded {
+        step: String,
+        attempt: u32,
+        /// One line for the table of steps.
+        summary: String,
+        facts: Box<Facts>,
+    },
+    Failed {
+        step: String,
+        attempt: u32,
+        failure: FailureText,
+        facts: Box<Facts>,
+    },
+    /// The step began and nobody knows how far it came.
+    Unknown {
+        step: String,
+        attempt: u32,
+        cause: String,
+    },
+    /// Somebody stopped the run: only steps that always run follow.
+    Interrupted {},
+    Finished {
+        result: RunResult,
+        reached: Option<Rung>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunResult {
+    Passed,
+    Failed,
+    Interrupted,
+}
+
+/// A failure as it is written down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureText {
+    pub code: String,
+    pub object: String,
+    pub cause: String,
+    pub next: String,
+}
+
+impl FailureText {
+    #[must_use]
+    pub fn of(failure: &Failure) -> Self {
+        Self {
+            code: failure.code().name.to_owned(),
+            object: failure.object().to_owned(),
+            cause: failure.cause().to_owned(),
+            next: failure.next_action().to_owned(),
+        }
+    }
+
+    /// The failure again. A code of another version becomes `run.journal`,
+    /// which keeps the text.
+    #[must_use]
+    pub fn to_failure(&self) -> Failure {
+        Failure::new(self.code(), &self.object, &self.cause).next(self.next.clone())
+    }
+
+    fn code(&self) -> &'static Code {
+        codes::ALL.iter().find(|code| code.name == self.code).copied().unwrap_or(&codes::RUN_JOURNAL)
+    }
+}
+
+impl Event {
+    /// The step and attempt that this event speaks of.
+    #[must_use]
+    pub fn step(&self) -> Option<(&str, u32)> {
+        match &self.entry {
+            Entry::Started { step, attempt }
+            | Entry::Succeeded { step, attempt, .. }
+            | Entry::Failed { step, attempt, .. }
+            | Entry::Unknown { step, attempt, .. } => Some((step, *attempt)),
+            Entry::Interrupted {} | Entry::Finished { .. } => None,
+        }
+    }
+}
+
+/// A legal sequence of events, and what may follow it.
+#[derive(Debug, Default)]
+pub struct History {
+    events: Vec<Event>,
+    /// The step that began and has not ended: its id, attempt and process.
+    open: Option<(String, u32, ProcessMark)>,
+    attempts: BTreeMap<String, u32>,
+    finished: bool,
+}
+
+impl History {
+    /// Reads stored events; refused with `run.journal` where one is not legal.
+    pub fn read(events: Vec<Event>) -> Result<Self, Failure> {
+        let mut history = Self::default();
+        for event in events {
+            history.admit(event)?;
+        }
+        Ok(history)
+    }
+
+    /// Takes one more event, or refuses it and stays as it was.
+    pub fn admit(&mut self, event: Event) -> Result<(), Failure> {
+        if let Err(why) = self.check(&event) {
+            return Err(Failure::new(&codes::RUN_JOURNAL, format_args!("run {} event {}", event.run, event.number), why));
+        }
+        match &event.entry {
+            Entry::Started { step, attempt } => {
+                self.attempts.insert(step.clone(), *attempt);
+                self.open = Some((step.clone(), *attempt, event.process.clone()));
+            }
+            Entry::Succeeded { .. } | Entry::Failed { .. } | Entry::Unknown { .. } => self.open = None,
+            Entry::Interrupted {} => {}
+            Entry::Finished { .. } => self.finished = true,
+        }
+        self.events.push(event);
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn check(&self, event: &Event) -> Result<(), String> {
+        if self.finished {
+            return Err("the run has finished".into());
+        }
+        if let Some(last) = self.events.last() {
+            if last.run != event.run {
+                return Err("it belongs to another run".into());
+            }
+            if last.process == event.process && event.uptime_ms < last.uptime_ms {
+                return Err("monotonic time went back".into());
+            }
+        }
+        if event.number != self.events.len() as u64 + 1 {
+            return Err(format!("event {} was expected", self.events.len() + 1));
+        }
+        match (&event.entry, &self.open) {
+            (Entry::Started { step, attempt }, None) => {
+                let expected = self.attempts.get(step).copied().unwrap_or(0) + 1;
+                if *attempt == expected { Ok(()) } else { Err(format!("attempt {expected} of {step} was expected")) }
+            }
+            (Entry::Interrupted {} | Entry::Finished { .. }, None) => Ok(()),
+            (
+                entry @ (Entry::Succeeded { .. } | Entry::Failed { .. } | Entry::Unknown { .. }),
+                Some((step, attempt, process)),
+            ) => {
+                if event.step() != Some((step.as_str(), *attempt)) {
+                    return Err(format!("attempt {attempt} of {step} has not ended"));
+                }
+                // Only the process that ran a step can know how it ended.
+                if !matches!(entry, Entry::Unknown { .. }) && event.process != *process {
+                    return Err(format!("attempt {attempt} of {step} was begun by another process"));
+                }
+                Ok(())
+            }
+            (_, Some((step, attempt, _))) => Err(format!("attempt {attempt} of {step} has not ended")),
+            (_, None) => Err("no step has begun".into()),
+        }
+    }
+}
+
+/// A journal that ends with the process, for tests and runs without a catalog.
+#[derive(Debug, Default)]
+pub struct MemoryJournal {
+    runs: Mutex<Vec<(RunHead, History)>>,
+}
+
+impl Journal for MemoryJournal {
+    fn begin(&self, head: &RunHead) -> Result<(), Failure> {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.iter().any(|(known, _)| known.run == head.run) {
+            return Err(Failure::new(&codes::RUN_JOURNAL, format_args!("run {}", head.run), "the run exists already"));
+        }
+        runs.push((head.clone(), History::default()));
+        Ok(())
+    }
+
+    fn append(&self, event: &Event) -> Result<(), Failure> {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = runs.iter_mut().find(|(head, _)| head.run == event.run);
+        found.ok_or_else(|| unknown(&event.run))?.1.admit(event.clone())
+    }
+
+    fn head(&self, run: &RunId) -> Result<RunHead, Failure> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.iter().find(|(head, _)| head.run == *run).map(|(head, _)| head.clone()).ok_or_else(|| unknown(run))
+    }
+
+    fn events(&self, run: &RunId) -> Result<Vec<Event>, Failure> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = runs.iter().find(|(head, _)| head.run == *run);
+        found.map(|(_, history)| history.events.clone()).ok_or_else(|| unknown(run))
+    }
+
+    fn runs(&self) -> Result<Vec<RunHead>, Failure> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heads: Vec<_> = runs.iter().map(|(head, _)| head.clone()).collect();
+        heads.sort_by(|a, b| (b.started, &b.run).cmp(&(a.started, &a.run)));
+        Ok(heads)
+    }
+}
+
+/// No run has this id.
+#[must_use]
+pub fn unknown(run: &RunId) -> Failure {
+    Failure::new(&codes::RUN_UNKNOWN, format_args!("run {run}"), "no journal has this run")
+}

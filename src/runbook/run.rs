@@ -1,0 +1,184 @@
+//! The loop that does what the engine decides, and journals it before and after.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use super::engine::{self, Decision, Outcome};
+use super::facts::Facts;
+use super::journal::{Entry, Event, FailureText, History, Journal, ProcessMark, RunHead};
+use super::model::{Runbook, Step};
+use crate::base::clock::Clock;
+use crate::base::codes;
+use crate::base::failure::Failure;
+use crate::base::units::human_duration;
+
+/// Does the work of steps. Every step may be done again: after a crash nobody
+/// knows how far it came.
+#[async_trait]
+pub trait Actions: Send {
+    /// Does one step to its end. The future is dropped when the step's time is
+    /// up or the run is interrupted; what it left behind is removed by a step
+    /// that always runs.
+    async fn run(&mut self, step: &Step) -> Result<Done, StepFailure>;
+
+    /// Called once before the first step when another process began the run,
+    /// with all that it stated: the place to find what it left behind.
+    async fn resume(&mut self, _stated: &Facts) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// What a step says when it has done its work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Done {
+    /// One line for the table of steps, a phrase without a full stop.
+    pub summary: String,
+    pub facts: Facts,
+}
+
+/// Why a step did not, and what it found out all the same.
+#[derive(Debug)]
+pub struct StepFailure {
+    pub failure: Failure,
+    pub facts: Facts,
+}
+
+impl From<Failure> for StepFailure {
+    fn from(failure: Failure) -> Self {
+        Self { failure, facts: Facts::default() }
+    }
+}
+
+/// Everything a run needs besides its actions.
+pub struct Driver<'a> {
+    pub runbook: &'a Runbook,
+    pub head: &'a RunHead,
+    pub journal: Arc<dyn Journal>,
+    pub clock: Arc<dyn Clock>,
+    /// This process; equal to the head's in a run that it began itself.
+    pub process: ProcessMark,
+    pub cancel: CancellationToken,
+    /// Told of every event once it is in the journal.
+    pub watch: &'a (dyn Fn(&Event) + Send + Sync),
+}
+
+impl Debug for Driver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("run", &self.head.run).field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+impl Driver<'_> {
+    /// Runs, or goes on with, a run that is in the journal, to its end.
+    ///
+    /// A step that fails is part of the outcome. An error means that the
+    /// journal could not be read or written: then nothing more is started, the
+    /// run stays unfinished, and it can be gone on with.
+    pub async fn drive(&self, actions: &mut dyn Actions) -> Result<Outcome, Failure> {
+        if self.runbook.digest != self.head.runbook_digest {
+            return Err(Failure::new(
+                &codes::RUN_JOURNAL,
+                format_args!("run {}", self.head.run),
+                "the runbook has changed since the run began",
+            )
+            .next("restore the runbook's old text, or start a new run"));
+        }
+        let mut history = self.read().await?;
+        let mut prepared = self.process == self.head.process;
+        loop {
+            match engine::next(self.runbook, history.events(), self.head.until, &self.process) {
+                Decision::Settle { step, attempt } => {
+                    let cause = "the process ended before it could say how the step ended".to_owned();
+                    self.write(&mut history, Entry::Unknown { step, attempt, cause }).await?;
+                }
+                Decision::Run { step, .. } if self.cancel.is_cancelled() && !step.always && !interrupted(&history) => {
+                    self.write(&mut history, Entry::Interrupted {}).await?;
+                }
+                Decision::Run { step, attempt } => {
+                    if !prepared {
+                        actions.resume(&stated(history.events())).await?;
+                        prepared = true;
+                    }
+                    self.step(&mut history, actions, step, attempt).await?;
+                }
+                Decision::Finish(outcome) => {
+                    if !matches!(history.events().last().map(|last| &last.entry), Some(Entry::Finished { .. })) {
+                        self.write(&mut history, Entry::Finished { result: outcome.result, reached: outcome.reached }).await?;
+                    }
+                    return Ok(outcome);
+                }
+            }
+        }
+    }
+
+    /// One step: journaled, done, journaled.
+    async fn step(&self, history: &mut History, actions: &mut dyn Actions, step: &Step, attempt: u32) -> Result<(), Failure> {
+        let id = || step.id.clone();
+        self.write(history, Entry::Started { step: id(), attempt }).await?;
+        let result = tokio::select! {
+            biased;
+            // What always runs is what cleans up: it is not interrupted, only timed.
+            () = self.cancel.cancelled(), if !step.always => None,
+            result = tokio::time::timeout(step.timeout, actions.run(step)) => Some(result),
+        };
+        let entry = match result {
+            Some(Ok(Ok(Done { summary, facts }))) => Entry::Succeeded { step: id(), attempt, summary, facts: Box::new(facts) },
+            Some(Ok(Err(StepFailure { failure, facts }))) => {
+                Entry::Failed { step: id(), attempt, failure: FailureText::of(&failure), facts: Box::new(facts) }
+            }
+            Some(Err(_elapsed)) => {
+                let cause = format_args!("it did not end within {}", human_duration(step.timeout)).to_string();
+                let failure = Failure::new(&codes::RUN_STEP_TIMEOUT, format_args!("step {}", step.id), cause);
+                Entry::Failed { step: id(), attempt, failure: FailureText::of(&failure), facts: Box::default() }
+            }
+            None => Entry::Unknown { step: id(), attempt, cause: "the run was interrupted".to_owned() },
+        };
+        self.write(history, entry).await
+    }
+
+    async fn read(&self) -> Result<History, Failure> {
+        let (journal, run) = (Arc::clone(&self.journal), self.head.run.clone());
+        History::read(blocking(move || journal.events(&run)).await?)
+    }
+
+    /// Appends an event with the times of now; the history follows the journal.
+    async fn write(&self, history: &mut History, entry: Entry) -> Result<(), Failure> {
+        let event = Event {
+            run: self.head.run.clone(),
+            number: history.events().len() as u64 + 1,
+            at: self.clock.now(),
+            uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
+            process: self.process.clone(),
+            entry,
+        };
+        let (journal, copy) = (Arc::clone(&self.journal), event.clone());
+        blocking(move || journal.append(&copy)).await?;
+        (self.watch)(&event);
+        history.admit(event)
+    }
+}
+
+/// Everything that the steps of a run stated, joined in order.
+#[must_use]
+pub fn stated(events: &[Event]) -> Facts {
+    let mut all = Facts::default();
+    for event in events {
+        if let Entry::Succeeded { facts, .. } | Entry::Failed { facts, .. } = &event.entry {
+            all.absorb((**facts).clone());
+        }
+    }
+    all
+}
+
+fn interrupted(history: &History) -> bool {
+    history.events().iter().any(|event| matches!(event.entry, Entry::Interrupted {}))
+}
+
+/// A journal may wait for a disk: never on a thread that serves timers.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let lost = |error| Failure::because(&codes::RUN_JOURNAL, "the journal", &error);
+    tokio::task::spawn_blocking(work).await.map_err(lost)?
+}
