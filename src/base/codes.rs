@@ -61,11 +61,15 @@ codes! {
     ESCROW_NOT_OPENED = "escrow.not-opened", Bad, false, "a sealed record does not open with the identity given", "use the escrow identity that belongs to the recipients named";
     IDENTITY_UNREADABLE = "identity.unreadable", CouldNotRun, false, "an age identity cannot be read", "check the identity file and its permissions";
     SIGNING_KEY_UNUSABLE = "signing.key-unusable", CouldNotRun, false, "the signing key cannot be used", "make one with ssh-keygen -t ed25519 -N '' and name it in host.signing_key";
+    ALLOWED_SIGNERS_INVALID = "signing.allowed-signers", Usage, false, "the list of allowed signers cannot be read or has mistakes", "correct the line named; ssh-keygen(1), ALLOWED SIGNERS, explains the format";
     RECORD_UNSIGNED = "record.unsigned", Bad, false, "a record has no signature", "find out who wrote it; it is not believed";
     RECORD_BAD_SIGNATURE = "record.bad-signature", Bad, false, "a record's signature is wrong or its signer is not allowed", "find out who wrote it; check allowed_signers";
     RECORD_MISPLACED = "record.misplaced", Bad, false, "a record lies at another path than it says", "find out who moved it; it is not believed";
     RECORD_INVALID = "record.invalid", Bad, false, "a record cannot be parsed", "check the version of holdfast that wrote it";
     LEDGER_UNREACHABLE = "ledger.unreachable", CouldNotRun, true, "the ledger did not answer; records wait in the outbox", "repair the ledger; the next command delivers them";
+    LEDGER_CHAIN_GAP = "ledger.chain.gap", Bad, false, "records of a signer are missing from the ledger", "find out who removed them; a record that still waits in an outbox closes the gap when it is delivered";
+    LEDGER_CHAIN_FORK = "ledger.chain.fork", Bad, false, "a signer has two records with one number", "find out whether its key or its state directory was copied";
+    LEDGER_CHAIN_BROKEN = "ledger.chain.broken", Bad, false, "a record is not the one that the signer's next record was written after", "find out who overwrote it; the ledger was changed after the fact";
     CATALOG_BROKEN = "catalog.broken", CouldNotRun, false, "the catalog cannot be used", "run holdfast catalog rebuild";
     SNAPSHOT_UNKNOWN = "snapshot.unknown", CouldNotRun, false, "no snapshot has this id", "holdfast list shows what exists";
     SNAPSHOT_NONE = "snapshot.none", CouldNotRun, false, "there is no snapshot yet", "take one with holdfast snapshot";

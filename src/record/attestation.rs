@@ -49,6 +49,7 @@ pub struct Opening {
 
 impl Record for Attestation {
     const NAMESPACE: &'static str = "holdfast-attestation";
+    const SIGNED_AT: &'static str = "/finished";
 
     fn path(&self) -> &str {
         &self.path
@@ -68,7 +69,9 @@ pub struct ReportRecord {
     pub signer: Link,
     pub run: RunId,
     pub snapshot: SnapshotId,
-    /// The digest of the signer's report before this one.
+    /// RFC 3339, UTC.
+    pub written: String,
+    /// The signer's report before this one.
     pub previous_report: Option<RecordRef>,
     /// `report::model::Report` as JSON.
     pub report: serde_json::Value,
@@ -77,6 +80,7 @@ pub struct ReportRecord {
 
 impl Record for ReportRecord {
     const NAMESPACE: &'static str = "holdfast-report";
+    const SIGNED_AT: &'static str = "/written";
 
     fn path(&self) -> &str {
         &self.path

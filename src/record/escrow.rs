@@ -26,6 +26,7 @@ pub struct EscrowRecord {
 
 impl Record for EscrowRecord {
     const NAMESPACE: &'static str = "holdfast-escrow";
+    const SIGNED_AT: &'static str = "/deposited";
 
     fn path(&self) -> &str {
         &self.path

@@ -61,6 +61,7 @@ pub struct KeyShape {
 
 impl Record for HostRecord {
     const NAMESPACE: &'static str = "holdfast-host";
+    const SIGNED_AT: &'static str = "/observed";
 
     fn path(&self) -> &str {
         &self.path

@@ -21,6 +21,12 @@ impl Layout {
         &self.root
     }
 
+    /// Is this the layout of `cluster`, under whatever prefix?
+    #[must_use]
+    pub fn is_of(&self, cluster: &ClusterName) -> bool {
+        self.root.rsplit('/').next() == Some(cluster.as_str())
+    }
+
     /// The folder of one snapshot in the snapshot store.
     #[must_use]
     pub fn snapshot(&self, lineage: &Lineage, id: &SnapshotId) -> String {

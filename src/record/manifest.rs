@@ -216,6 +216,7 @@ pub enum Severity {
 
 impl Record for Manifest {
     const NAMESPACE: &'static str = "holdfast-manifest";
+    const SIGNED_AT: &'static str = "/taken/finished";
 
     fn path(&self) -> &str {
         &self.path

@@ -31,6 +31,10 @@ pub trait Record: Serialize + DeserializeOwned + Send + Sync {
     /// The SSHSIG namespace, such as `holdfast-manifest`.
     const NAMESPACE: &'static str;
 
+    /// JSON pointer to the record's own time, at which its signer must have
+    /// been allowed: rotated signers stay good.
+    const SIGNED_AT: &'static str;
+
     /// The object path in the record's home store.
     fn path(&self) -> &str;
 

@@ -25,6 +25,7 @@ pub struct Receipt {
 
 impl Record for Receipt {
     const NAMESPACE: &'static str = "holdfast-receipt";
+    const SIGNED_AT: &'static str = "/deposited";
 
     fn path(&self) -> &str {
         &self.path

@@ -1,1 +1,6 @@
+//! All integration tests in one binary, one module per area.
 
+#![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
+
+mod record;
+mod test_key;
