@@ -1,0 +1,46 @@
+# Everything a developer types. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Toolchains that tools/provide put into the cache come first on PATH.
+WITH_TOOLCHAINS = eval "$$(tools/provide --env)";
+
+# The pauses at which tests kill the process exist only under this feature.
+TEST_FEATURES := kill-points
+
+SHELL_SCRIPTS := tools/provide .ci/run
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: tools
+tools: ## provide system packages, Rust, Go, etcd, etcdctl, etcdutl and kube-apiserver
+	@tools/provide
+
+.PHONY: compilers
+compilers:
+	@tools/provide --build
+
+.PHONY: build
+build: compilers ## build the development binary, target/debug/holdfast
+	@$(WITH_TOOLCHAINS) cargo build --locked
+
+.PHONY: demo
+demo: tools ## watch a real cluster being backed up, its keys escrowed, both restored, and read the report
+	@$(WITH_TOOLCHAINS) cargo run --locked --quiet -- demo
+
+.PHONY: lint
+lint: compilers ## formatting, clippy, the rules of tests/tidy.rs, shell syntax
+	@$(WITH_TOOLCHAINS) cargo fmt --check
+	@$(WITH_TOOLCHAINS) cargo clippy --locked --all-targets --all-features -- -D warnings
+	@$(WITH_TOOLCHAINS) cargo test --locked --features $(TEST_FEATURES) --test tidy
+	@for script in $(SHELL_SCRIPTS); do bash -n "$$script"; done
+
+.PHONY: test
+test: tools ## all tests, with real etcd and kube-apiserver, and their count
+	@mkdir -p target
+	@$(WITH_TOOLCHAINS) cargo test --locked --features $(TEST_FEATURES) 2>&1 | tee target/test.log
+	@awk '/^test result: / { passed += $$4; failed += $$6 } END { printf "%d passed, %d failed\n", passed, failed }' target/test.log
