@@ -4,3 +4,4 @@
 
 mod record;
 mod test_key;
+mod tools;
