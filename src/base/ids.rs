@@ -116,6 +116,14 @@ impl Lineage {
     }
 }
 
+impl Fingerprint {
+    /// The first 32 hex digits of a digest of key material.
+    #[must_use]
+    pub fn of_digest(digest: &[u8; 32]) -> Self {
+        Self(format!("hf1-{}", data_encoding::HEXLOWER.encode(&digest[..16])))
+    }
+}
+
 /// UTC in the form that names use: `20261201T130000Z`.
 #[must_use]
 pub fn compact(at: Timestamp) -> String {
