@@ -12,5 +12,6 @@ pub mod entropy;
 pub mod exit;
 pub mod failure;
 pub mod ids;
+pub mod object_key;
 pub mod secret;
 pub mod units;

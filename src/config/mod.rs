@@ -1,11 +1,166 @@
-//! Stub until merged.
-#[derive(Debug, Clone)]
+//! The configuration file: all its mistakes at once, then checked types.
+//!
+//! Owns: reading `holdfast.toml`, naming every mistake with line, column and
+//! caret, refusing configurations in which snapshots and keys would share a
+//! place or a recipient, and the checked [`Config`] that all other code gets.
+//! Must never: print a value that could be a secret, follow a default that
+//! `config.example.toml` does not show, or hand out a value that was not checked.
+//!
+//! Invariant: a [`Config`] exists only if nothing was wrong with the file.
+
+mod check;
+pub mod defaults;
+pub mod load;
+mod mistake;
+mod section;
+mod separation;
+mod value;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::ids::{ClusterName, Principal};
+
+pub use load::{load, parse};
+
+/// Where the configuration lies unless `--config` says otherwise.
+pub const DEFAULT_PATH: &str = "/etc/holdfast/holdfast.toml";
+
+/// A checked configuration of one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The operator's name for the cluster, part of every object's name.
+    pub cluster: ClusterName,
+    pub host: HostConfig,
+    /// Only on hosts that take snapshots.
+    pub etcd: Option<EtcdConfig>,
+    pub backup: BackupConfig,
+    pub snapshots: SealedStoreConfig,
+    pub escrow: SealedStoreConfig,
+    pub ledger: LedgerConfig,
+    pub rehearsal: RehearsalConfig,
+}
+
+/// `[host]`: who this host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostConfig {
+    /// The principal under which this host signs.
+    pub name: Principal,
+    /// Outbox, catalog and lock.
+    pub state_dir: PathBuf,
+    /// An OpenSSH ed25519 private key; absent on a host that only reads.
+    pub signing_key: Option<PathBuf>,
+    /// Whose signatures count, in the form of `ssh-keygen -Y verify`.
+    pub allowed_signers: PathBuf,
+}
+
+/// `[etcd]`: the cluster to stream from.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdConfig {
+    /// `https://host:port`, or `http://` on loopback; at least one, no trailing slash.
     pub endpoints: Vec<String>,
-    pub ca: Option<std::path::PathBuf>,
-    pub cert: Option<std::path::PathBuf>,
-    pub key: Option<std::path::PathBuf>,
-    pub connect_timeout: std::time::Duration,
-    pub stall_timeout: std::time::Duration,
-    pub total_timeout: std::time::Duration,
+    /// Always there when an endpoint is `https`.
+    pub ca: Option<PathBuf>,
+    /// There if and only if `key` is.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// For one endpoint to answer at all.
+    pub connect_timeout: Duration,
+    /// Between two messages of the snapshot stream.
+    pub stall_timeout: Duration,
+    /// For the whole snapshot stream.
+    pub total_timeout: Duration,
+}
+
+/// `[backup]`: how a snapshot is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupConfig {
+    /// The API server's EncryptionConfiguration; absent where nothing is encrypted at rest.
+    pub encryption_config: Option<PathBuf>,
+    /// The largest image that is held in memory, in bytes.
+    pub image_limit: u64,
+    /// After so long without escrow the manifest goes out `incomplete`.
+    pub escrow_deadline: Duration,
+    /// zstd's level, 1 to 19.
+    pub compression_level: i32,
+}
+
+/// `[snapshots]` and `[escrow]`: a store whose objects are sealed with age.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedStoreConfig {
+    pub store: StoreConfig,
+    /// Empty, or names joined by `/` without one at either end.
+    pub prefix: String,
+    /// Native age recipients (`age1…`); at least one on a host that takes snapshots.
+    pub recipients: Vec<String>,
+    /// Where the identity that opens them lies; only on a rehearsal host.
+    pub identity_file: Option<PathBuf>,
+}
+
+/// `[ledger]`: the store of signed records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerConfig {
+    pub store: StoreConfig,
+    /// Empty, or names joined by `/` without one at either end.
+    pub prefix: String,
+}
+
+/// What kind of store, and where. S3 and Swift join here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreConfig {
+    /// A directory.
+    Fs { path: PathBuf },
+}
+
+/// `[rehearsal]`: how restores are rehearsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RehearsalConfig {
+    /// Below it each run makes and removes a directory of its own.
+    pub scratch_dir: PathBuf,
+    /// Where etcd, etcdutl and kube-apiserver lie; without it `HOLDFAST_TOOLS`, PATH and the cache.
+    pub tools: Option<PathBuf>,
+    /// A directory of runbooks; without it those in the binary.
+    pub runbooks: Option<PathBuf>,
+    pub fence: FencePolicy,
+    /// For a restored etcd to answer.
+    pub etcd_ready_timeout: Duration,
+    /// For a scratch API server to be ready.
+    pub apiserver_ready_timeout: Duration,
+}
+
+/// Whether a rehearsal runs in namespaces of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FencePolicy {
+    /// Where the machine allows it; the report says which it was.
+    Auto,
+    /// Without a fence the rehearsal does not run.
+    Required,
+    /// Never; the report says so.
+    Off,
+}
+
+/// Something that is allowed and weakens a promise; shown to the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The key it is about: `snapshots.store.fs`.
+    pub about: &'static str,
+    pub text: String,
+}
+
+impl Config {
+    /// What this configuration cannot promise.
+    #[must_use]
+    pub fn notes(&self) -> Vec<Note> {
+        [
+            ("snapshots.store.fs", &self.snapshots.store),
+            ("escrow.store.fs", &self.escrow.store),
+            ("ledger.store.fs", &self.ledger.store),
+        ]
+        .into_iter()
+        .map(|(about, StoreConfig::Fs { path })| Note {
+            about,
+            text: format!("no credential separation: whoever is root on this host can read and destroy {}", path.display()),
+        })
+        .collect()
+    }
 }

@@ -5,9 +5,7 @@
 //! what an object means, retry inside an adapter (that is a layer), or show an
 //! object before its last byte is stored.
 
-pub mod contract;
 pub mod fs;
-pub mod key;
 pub mod layers;
 pub mod mem;
 
@@ -20,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::base::codes;
 use crate::base::digest::Sha256;
 use crate::base::failure::{Failure, chain};
-pub use key::{Key, Prefix};
+pub use crate::base::object_key::{BadKey, Key, Prefix};
 
 /// What reading an object gives.
 pub type Reader = Box<dyn AsyncRead + Send + Unpin>;

@@ -1,0 +1,166 @@
+//! From the parsed file to checked types, every mistake noted on the way.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::section::{Section, Walk};
+use super::separation::Separation;
+use super::{
+    BackupConfig, Config, EtcdConfig, HostConfig, LedgerConfig, RehearsalConfig, SealedStoreConfig, StoreConfig, defaults, value,
+};
+
+/// Nothing that an operator waits for takes less than a second or more than a day.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
+
+/// The smallest etcd database has four pages; nobody holds a terabyte in memory.
+const IMAGE_LIMITS: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
+
+/// zstd's levels 20 to 22 need more memory than a control-plane host has to spare.
+const COMPRESSION_LEVELS: RangeInclusive<i32> = 1..=19;
+
+/// Checks a whole file. The answer counts only if the walk noted no mistake.
+pub(super) fn check(walk: &Walk, table: &DeTable<'_>) -> Option<Config> {
+    let mut file = Section::file(walk, table);
+    let mut separation = Separation::default();
+
+    let cluster = file.required("cluster", value::cluster_name);
+    let host = host(file.required_section("host"), &mut separation);
+    let etcd = etcd(file.section("etcd"), &mut separation);
+    let backup = backup(file.section("backup"), &mut separation);
+    let takes_snapshots = etcd.is_some();
+    let snapshots = sealed_store(file.required_section("snapshots"), takes_snapshots, &mut separation);
+    let escrow = sealed_store(file.required_section("escrow"), takes_snapshots, &mut separation);
+    let ledger = ledger(file.required_section("ledger"), &mut separation);
+    let rehearsal = rehearsal(file.section("rehearsal"));
+    file.finish();
+    separation.check(walk);
+
+    Some(Config {
+        cluster: cluster?.into_inner(),
+        host: host?,
+        etcd,
+        backup,
+        snapshots: snapshots?,
+        escrow: escrow?,
+        ledger: ledger?,
+        rehearsal,
+    })
+}
+
+fn host(mut section: Section<'_, '_>, separation: &mut Separation) -> Option<HostConfig> {
+    let name = section.required("name", value::parsed);
+    let state_dir = section.or("state_dir", defaults::STATE_DIR.into(), value::path);
+    let signing_key = section.optional("signing_key", value::path);
+    let allowed_signers = section.or("allowed_signers", defaults::ALLOWED_SIGNERS.into(), value::path);
+    section.finish();
+    separation.secret("host.signing_key", signing_key.as_ref());
+    Some(HostConfig { name: name?.into_inner(), state_dir, signing_key: bare(signing_key), allowed_signers })
+}
+
+fn etcd(mut section: Section<'_, '_>, separation: &mut Separation) -> Option<EtcdConfig> {
+    let endpoints = section.required_list("endpoints", value::endpoint);
+    let ca = section.optional("ca", value::path);
+    let cert = section.optional("cert", value::path);
+    let key = section.optional("key", value::path);
+    let connect_timeout = section.or("connect_timeout", defaults::CONNECT_TIMEOUT, timeout);
+    let stall_timeout = section.or("stall_timeout", defaults::STALL_TIMEOUT, timeout);
+    let total_timeout = section.or("total_timeout", defaults::TOTAL_TIMEOUT, timeout);
+    if endpoints.iter().any(|endpoint| endpoint.get_ref().starts_with("https")) && !section.has("ca") {
+        section.missing("ca", ": an https endpoint needs the certificate authority of etcd");
+    }
+    match (section.has("cert"), section.has("key")) {
+        (true, false) => section.missing("key", ": it belongs to etcd.cert"),
+        (false, true) => section.missing("cert", ": it belongs to etcd.key"),
+        _ => {}
+    }
+    let present = section.is_present();
+    section.finish();
+    separation.secret("etcd.key", key.as_ref());
+    present.then(|| EtcdConfig {
+        endpoints: endpoints.into_iter().map(Spanned::into_inner).collect(),
+        ca: bare(ca),
+        cert: bare(cert),
+        key: bare(key),
+        connect_timeout,
+        stall_timeout,
+        total_timeout,
+    })
+}
+
+fn backup(mut section: Section<'_, '_>, separation: &mut Separation) -> BackupConfig {
+    let encryption_config = section.optional("encryption_config", value::path);
+    let image_limit = section.or("image_limit", defaults::IMAGE_LIMIT, |v| value::bytes(v, IMAGE_LIMITS));
+    let escrow_deadline = section.or("escrow_deadline", defaults::ESCROW_DEADLINE, timeout);
+    let compression_level =
+        section.or("compression_level", defaults::COMPRESSION_LEVEL, |v| value::integer(v, COMPRESSION_LEVELS));
+    section.finish();
+    separation.secret("backup.encryption_config", encryption_config.as_ref());
+    BackupConfig { encryption_config: bare(encryption_config), image_limit, escrow_deadline, compression_level }
+}
+
+fn sealed_store(mut section: Section<'_, '_>, takes_snapshots: bool, separation: &mut Separation) -> Option<SealedStoreConfig> {
+    let store = store(section.required_section("store"), separation);
+    let prefix = section.or("prefix", defaults::PREFIX.to_owned(), value::prefix);
+    // Who only reads seals nothing.
+    let recipients = match takes_snapshots {
+        true => section.required_list("recipients", value::recipient),
+        false => section.list("recipients", value::recipient),
+    };
+    let identity_file = section.optional("identity_file", value::path);
+    let name = section.name().to_owned();
+    section.finish();
+    separation.secret(&format!("{name}.identity_file"), identity_file.as_ref());
+    separation.sealed(name, &recipients, identity_file.as_ref());
+    Some(SealedStoreConfig {
+        store: store?,
+        prefix,
+        recipients: recipients.into_iter().map(Spanned::into_inner).collect(),
+        identity_file: bare(identity_file),
+    })
+}
+
+fn ledger(mut section: Section<'_, '_>, separation: &mut Separation) -> Option<LedgerConfig> {
+    let store = store(section.required_section("store"), separation);
+    let prefix = section.or("prefix", defaults::PREFIX.to_owned(), value::prefix);
+    section.finish();
+    Some(LedgerConfig { store: store?, prefix })
+}
+
+/// Each kind is a table of its own, so that every mistake has its place and two
+/// kinds at once are one.
+fn store(mut section: Section<'_, '_>, separation: &mut Separation) -> Option<StoreConfig> {
+    let mut fs = section.section("fs");
+    if section.is_present() && !section.has("fs") {
+        section.missing("fs", ": it is the kind of store that this version knows");
+    }
+    let path = fs.required("path", value::path);
+    let name = fs.name().to_owned();
+    fs.finish();
+    section.finish();
+    separation.place(name, path.as_ref());
+    Some(StoreConfig::Fs { path: path?.into_inner() })
+}
+
+fn rehearsal(mut section: Section<'_, '_>) -> RehearsalConfig {
+    let rehearsal = RehearsalConfig {
+        scratch_dir: section.or("scratch_dir", defaults::SCRATCH_DIR.into(), value::path),
+        tools: bare(section.optional("tools", value::path)),
+        runbooks: bare(section.optional("runbooks", value::path)),
+        fence: section.or("fence", defaults::FENCE, value::fence),
+        etcd_ready_timeout: section.or("etcd_ready_timeout", defaults::ETCD_READY_TIMEOUT, timeout),
+        apiserver_ready_timeout: section.or("apiserver_ready_timeout", defaults::APISERVER_READY_TIMEOUT, timeout),
+    };
+    section.finish();
+    rehearsal
+}
+
+fn timeout(value: &DeValue<'_>) -> Result<Duration, String> {
+    value::duration(value, TIMEOUTS)
+}
+
+fn bare<T>(found: Option<Spanned<T>>) -> Option<T> {
+    found.map(Spanned::into_inner)
+}

@@ -1,0 +1,39 @@
+//! Every default, each with its reason. `config.example.toml` shows them all,
+//! and a test compares the two.
+
+use std::time::Duration;
+
+use super::FencePolicy;
+
+/// Where packages keep state that must survive a reboot.
+pub const STATE_DIR: &str = "/var/lib/holdfast";
+/// Beside the configuration: it is public, and changed by the same hands.
+pub const ALLOWED_SIGNERS: &str = "/etc/holdfast/allowed_signers";
+
+/// A member on the same network answers in milliseconds; five seconds outlast
+/// a lost packet and a leader election.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A healthy member sends without pause; a busy disk has been seen to rest for
+/// some seconds, never for half a minute.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// 8 GiB, the most that etcd supports, at 5 MiB/s.
+pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// etcd's own default quota: larger images exist only where somebody raised it.
+pub const IMAGE_LIMIT: u64 = 2 << 30;
+/// Long enough for a store to fail over, short enough that a snapshot is not late.
+pub const ESCROW_DEADLINE: Duration = Duration::from_secs(60);
+/// zstd's own default: higher levels cost etcd's host processor time for little.
+pub const COMPRESSION_LEVEL: i32 = 3;
+
+/// The first part of every object's name, so that a store can be shared with other programs.
+pub const PREFIX: &str = "holdfast";
+
+/// Large files that may vanish at a reboot, and not `/tmp`, which is often memory.
+pub const SCRATCH_DIR: &str = "/var/tmp/holdfast";
+/// A rehearsal without root is worth more than none, and says that it had no fence.
+pub const FENCE: FencePolicy = FencePolicy::Auto;
+/// etcd opens an 8 GiB database in under a minute on a slow disk.
+pub const ETCD_READY_TIMEOUT: Duration = Duration::from_secs(2 * 60);
+/// An API server fills its caches from all stored objects before it is ready.
+pub const APISERVER_READY_TIMEOUT: Duration = Duration::from_secs(5 * 60);
