@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
+mod bolt;
+mod data;
 mod record;
 mod test_key;
 mod tools;
