@@ -1,0 +1,132 @@
+//! The outbox: where a record gets its place in its signer's chain, and waits.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::chain::Head;
+use super::spool::{Destination, Spool, Waiting};
+use crate::base::codes;
+use crate::base::digest::Sha256;
+use crate::base::failure::Failure;
+use crate::base::ids::Principal;
+use crate::record::signature::{Signer, sign_record};
+use crate::record::{Link, Record};
+use crate::store::Key;
+
+/// One of the three stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    Snapshots,
+    Escrow,
+    Ledger,
+}
+
+impl Place {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Snapshots => "snapshots",
+            Self::Escrow => "escrow",
+            Self::Ledger => "ledger",
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Records that are signed and fsynced on this host until the stores have
+/// them. Shared by all processes that use one state directory.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    pub(super) spool: Spool,
+}
+
+/// A record that is safe on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    pub link: Link,
+    pub bytes: Vec<u8>,
+    pub sha256: Sha256,
+    pub signature: String,
+}
+
+impl Outbox {
+    /// Opens the outbox of a state directory, making it where it is missing.
+    pub fn open(state: &Path) -> Result<Self, Failure> {
+        Ok(Self { spool: Spool::open(state)? })
+    }
+
+    /// Gives a record the next place in its signer's chain, signs it and keeps
+    /// it for `destinations`: one is the path that it names, and one is in the
+    /// ledger, where its chain is checked. Blocks its thread for a few small
+    /// writes.
+    ///
+    /// On failure, or a crash at any point, the record is either whole in the
+    /// outbox or not there at all; its number is never given to another.
+    pub fn append<R: Record>(
+        &self,
+        signer: &Signer,
+        make: impl FnOnce(Link) -> R,
+        destinations: &[(Place, String)],
+    ) -> Result<Appended, Failure> {
+        let locked = self.spool.lock()?;
+        let link = next_link(signer.principal(), locked.heads()?.get(signer.principal()));
+        let record = make(link.clone());
+        check(&record, &link, destinations)?;
+        let signed = sign_record(signer, &record)?;
+        let bytes = String::from_utf8(signed.bytes)
+            .map_err(|_| Failure::new(&codes::RECORD_INVALID, record.path(), "canonical JSON that is no text"))?;
+        let waiting = Waiting {
+            signer: link.name.clone(),
+            seq: link.seq,
+            bytes,
+            sha256: signed.sha256,
+            signature: signed.signature,
+            destinations: destinations.iter().map(|(place, key)| Destination { place: *place, key: key.clone() }).collect(),
+        };
+        locked.add(&waiting)?;
+        let Waiting { bytes, sha256, signature, .. } = waiting;
+        Ok(Appended { link, bytes: bytes.into_bytes(), sha256, signature })
+    }
+
+    /// Continues a signer's chain where the ledger says it ends, for a state
+    /// directory that was lost or set back. A chain that is further stays.
+    pub fn resume(&self, signer: &Principal, head: Head) -> Result<(), Failure> {
+        self.spool.lock()?.raise(signer, head)
+    }
+
+    /// How many records wait for at least one store.
+    pub fn waiting(&self) -> Result<usize, Failure> {
+        Ok(self.spool.list()?.len())
+    }
+}
+
+fn next_link(signer: &Principal, head: Option<&Head>) -> Link {
+    Link { name: signer.clone(), seq: head.map_or(1, |head| head.seq.saturating_add(1)), prev: head.map(|head| head.sha256) }
+}
+
+/// Refuses a record that could not be found again, before it takes a number.
+fn check<R: Record>(record: &R, link: &Link, destinations: &[(Place, String)]) -> Result<(), Failure> {
+    let refuse = |cause: String| Err(Failure::new(&codes::RECORD_INVALID, record.path(), cause));
+    if record.signer() != link {
+        return refuse("does not carry the place in the chain that it was given".into());
+    }
+    for (_, key) in destinations {
+        if key.parse::<Key>().and_then(|key| key.with_suffix(".sig")).is_err() {
+            return refuse(format!("its destination is no object name: {key:?}"));
+        }
+    }
+    if destinations.iter().all(|(_, key)| key != record.path()) {
+        return refuse("no destination is the path that it names".into());
+    }
+    if destinations.iter().all(|(place, _)| *place != Place::Ledger) {
+        return refuse("does not go to the ledger, where its chain is checked".into());
+    }
+    Ok(())
+}
