@@ -8,5 +8,6 @@
 //! transaction and the same history folds to the same answers.
 
 mod database;
+pub mod journal;
 
 pub use database::Catalog;

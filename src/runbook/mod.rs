@@ -13,6 +13,11 @@
 
 pub mod engine;
 pub mod facts;
+mod fields;
 pub mod journal;
+pub mod mistakes;
 pub mod model;
+mod page;
+pub mod parse;
+pub mod print;
 pub mod run;

@@ -5,5 +5,6 @@
 mod bolt;
 mod data;
 mod record;
+mod runbook;
 mod test_key;
 mod tools;

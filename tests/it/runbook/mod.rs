@@ -1,0 +1,6 @@
+//! Runbooks: pages and their mistakes, the engine, the journal, resuming.
+
+mod harness;
+mod journal;
+mod page;
+mod properties;
