@@ -1,1 +1,175 @@
-//! sandbox: see ARCHITECTURE.md.
+//! Scratch environments: programs, child processes, namespaces, an inward door
+//! and a directory that is gone afterwards.
+//!
+//! Owns: finding tools by version, starting and ending child processes, the
+//! fence around them, the forwarder through it, the scratch directory and what
+//! a killed run left in one.
+//! Must never: know etcd or Kubernetes, put a secret in an argument list or an
+//! environment, open a way out of the fence, or touch a process that it did not
+//! start.
+//!
+//! Invariants: a child never outlives holdfast, however that ends; key files
+//! lie on a memory file system, mode 0600, for as long as the sandbox stands;
+//! after [`Sandbox::down`] no process, mount, namespace or file is left.
+
+pub mod fence;
+pub mod forward;
+pub mod identity;
+pub mod process;
+pub mod scratch;
+mod spawner;
+pub mod tools;
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::base::codes;
+use crate::base::failure::Failure;
+pub use fence::{Fence, Fencing};
+pub use forward::Forwarder;
+pub use process::{Command, Process};
+pub use scratch::{Leftover, Scratch};
+use spawner::Spawner;
+pub use tools::{Found, Places, Program, Versions};
+
+/// A running scratch environment. Dropping it ends all that it holds, as
+/// [`Sandbox::down`] does, without saying what could not be removed.
+#[derive(Debug)]
+pub struct Sandbox {
+    // Ended in this order: first whoever could start a process, then the fence,
+    // which takes its memory file system with it, then the directory.
+    spawner: Option<Spawner>,
+    fence: Fence,
+    scratch: Option<Scratch>,
+}
+
+impl Sandbox {
+    /// Makes a scratch directory named after `name` below `root`, and a fence
+    /// where the machine allows one. Leftovers are not looked at: see
+    /// [`scratch::sweep`].
+    ///
+    /// # Errors
+    /// `sandbox.failed`; nothing is left behind.
+    pub async fn up(root: &Path, name: &str, wish: Fencing) -> Result<Self, Failure> {
+        let root = root.to_owned();
+        let name = name.to_owned();
+        blocking(move || {
+            let scratch = Scratch::create(&root, &name)?;
+            let (spawner, fence) = fence::raise(&scratch, wish)?;
+            Ok(Self { spawner: Some(spawner), fence, scratch: Some(scratch) })
+        })
+        .await
+    }
+
+    /// What keeps the processes inside from the world, or why nothing does.
+    #[must_use]
+    pub fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    /// The scratch directory. Children see it under the same path.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.scratch.as_ref().map_or(Path::new(""), Scratch::path)
+    }
+
+    /// Writes a file of secrets, mode 0600, on a memory file system that goes
+    /// away with the sandbox, and gives the path under which children see it.
+    ///
+    /// # Errors
+    /// `sandbox.failed`, also when the name is taken; an unfinished file goes with the sandbox.
+    pub fn write_private(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
+        let scratch = self.scratch.as_ref().ok_or_else(gone)?;
+        let outside = self.fence.private_outside(scratch).join(name);
+        scratch::write_new(&outside, content)
+            .map_err(|e| Failure::because(&codes::SANDBOX_FAILED, format!("private file {name}"), &e))?;
+        Ok(self.fence.private_inside(scratch).join(name))
+    }
+
+    /// Starts a program inside the fence; its output goes to a log of its own.
+    ///
+    /// # Errors
+    /// `sandbox.failed` when it cannot be started; no process is left.
+    pub async fn start(&self, command: Command) -> Result<Process, Failure> {
+        let (Some(spawner), Some(scratch)) = (&self.spawner, &self.scratch) else { return Err(gone()) };
+        process::start(spawner, scratch, command).await
+    }
+
+    /// Runs a program inside the fence to its end.
+    ///
+    /// # Errors
+    /// `tool.failed` with the end of its log when it fails or takes longer than `limit`; it is ended by then.
+    pub async fn run(&self, command: Command, limit: Duration) -> Result<(), Failure> {
+        let mut process = self.start(command).await?;
+        let ended = tokio::time::timeout(limit, process.wait()).await;
+        let cause = match ended {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(Ok(status)) => format!("ended with {status}"),
+            Ok(Err(failure)) => return Err(failure),
+            Err(_) => format!("did not end within {}", crate::base::units::human_duration(limit)),
+        };
+        let tail = process.log_tail(process::TAIL_LINES);
+        Err(Failure::new(&codes::TOOL_FAILED, process.name(), format!("{cause}\n{tail}")))
+    }
+
+    /// Opens a door from a free loopback port outside to `port` inside.
+    ///
+    /// # Errors
+    /// `sandbox.failed`; no listener is left.
+    pub async fn forward(&self, port: u16) -> Result<Forwarder, Failure> {
+        let network = self.fence.network()?;
+        blocking(move || Forwarder::open(port, network)).await
+    }
+
+    /// A port that was free on the loopback interface a moment ago. Inside a
+    /// fence nothing else takes one; without it a caller must be ready to meet
+    /// "address in use" and ask again.
+    ///
+    /// # Errors
+    /// `sandbox.failed` when no port is free.
+    pub fn free_port(&self) -> Result<u16, Failure> {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| listener.local_addr())
+            .map(|address| address.port())
+            .map_err(|e| Failure::because(&codes::SANDBOX_FAILED, "loopback port", &e))
+    }
+
+    /// Ends every process, takes down the fence and removes the directory.
+    ///
+    /// # Errors
+    /// `sandbox.failed` names what could not be removed; the next run's sweep tries again.
+    pub async fn down(mut self) -> Result<(), Failure> {
+        blocking(move || self.take_down()).await
+    }
+
+    fn take_down(&mut self) -> Result<(), Failure> {
+        let recorded = self.scratch.as_ref().map(Scratch::end_processes);
+        drop(self.spawner.take());
+        self.fence.lower();
+        let removed = self.scratch.take().map(Scratch::remove);
+        recorded.unwrap_or(Ok(Vec::new())).map(drop)?;
+        removed.unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if self.scratch.is_some() {
+            // Whoever drops a sandbox without `down` has an error of its own to report.
+            let _ = self.take_down();
+        }
+    }
+}
+
+fn gone() -> Failure {
+    Failure::new(&codes::SANDBOX_FAILED, "sandbox", "it is down already")
+}
+
+/// Runs blocking work on a blocking thread.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Failure::because(&codes::SANDBOX_FAILED, "sandbox", &error)),
+    }
+}

@@ -6,5 +6,6 @@ mod bolt;
 mod data;
 mod record;
 mod runbook;
+mod sandbox;
 mod test_key;
 mod tools;

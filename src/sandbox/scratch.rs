@@ -1,0 +1,231 @@
+//! The directory of one run, and what killed runs left in theirs.
+//!
+//! A directory's name ends in the identity of the process that owns it, so one
+//! atomic `mkdir` says who lives there. Each child is recorded in it before it
+//! can do anything worth ending. What a dead owner left is ended and removed by
+//! the next run, and named.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::identity::{ProcessIdentity, boot_id};
+use crate::base::codes;
+use crate::base::failure::Failure;
+
+/// Where memory file systems are found on every Linux.
+const MEMORY: &str = "/dev/shm";
+/// `f_type` of tmpfs and ramfs: what is written there never reaches a disk by itself.
+const MEMORY_FILE_SYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+/// Marks our directories; nothing else below a scratch root is ever touched.
+const MARK: &str = "holdfast-run-";
+const PROCESSES: &str = "processes";
+/// Far more than a run starts; bounds what a damaged file can cost.
+const MAX_RECORDED: usize = 1_000;
+
+/// A directory of mode 0700 for one run.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    name: String,
+}
+
+/// What a run that was killed had left, removed by now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    pub directory: PathBuf,
+    /// Programs that were still running.
+    pub ended: Vec<String>,
+}
+
+impl Scratch {
+    /// # Errors
+    /// `sandbox.failed`; nothing is left behind.
+    pub fn create(root: &Path, name: &str) -> Result<Self, Failure> {
+        let failed = |path: &Path, e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, path.display(), e);
+        let owner = ProcessIdentity::own()
+            .ok_or_else(|| Failure::new(&codes::SANDBOX_FAILED, "/proc", "does not tell this process's start time"))?;
+        private_directory(root, true).map_err(|e| failed(root, &e))?;
+        let root = fs::canonicalize(root).map_err(|e| failed(root, &e))?;
+        let name = format!("{MARK}{name}-{owner}");
+        let scratch = Self { path: root.join(&name), name };
+        private_directory(&scratch.path, false).map_err(|e| failed(&scratch.path, &e))?;
+        for below in ["logs", "private", "tmp"] {
+            let path = scratch.path.join(below);
+            private_directory(&path, false).map_err(|e| {
+                let _ = fs::remove_dir_all(&scratch.path);
+                failed(&path, &e)
+            })?;
+        }
+        Ok(scratch)
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file in the directory of logs.
+    #[must_use]
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.path.join("logs").join(format!("{name}.log"))
+    }
+
+    /// The mount point for a memory file system of the fence's own.
+    #[must_use]
+    pub(super) fn mount_point(&self) -> PathBuf {
+        self.path.join("private")
+    }
+
+    /// The directory for private files where there is no fence to hold them.
+    #[must_use]
+    pub(super) fn shared_memory(&self) -> PathBuf {
+        Path::new(MEMORY).join(&self.name)
+    }
+
+    /// Makes [`Self::shared_memory`], refusing a file system that is not memory.
+    pub(super) fn create_shared_memory(&self) -> Result<(), Failure> {
+        let failed = |e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, MEMORY, e);
+        let kind = rustix::fs::statfs(MEMORY).map_err(|e| failed(&e.into()))?.f_type;
+        if !MEMORY_FILE_SYSTEMS.contains(&u64::try_from(kind).unwrap_or(0)) {
+            return Err(Failure::new(&codes::SANDBOX_FAILED, MEMORY, "not a memory file system: keys would reach a disk")
+                .next("mount a tmpfs at /dev/shm, or run as root, where the fence brings its own"));
+        }
+        private_directory(&self.shared_memory(), false).map_err(|e| failed(&e))
+    }
+
+    /// Notes a child, so that a later run can end it if this one is killed.
+    pub(super) fn record(&self, process: ProcessIdentity, program: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(self.path.join(PROCESSES))?;
+        writeln!(file, "{} {process} {program}", boot_id())
+    }
+
+    /// Kills all recorded children that still run; gives their programs.
+    pub(super) fn end_processes(&self) -> Result<Vec<String>, Failure> {
+        end_recorded(&self.path)
+    }
+
+    /// Removes the directory and its part of the shared memory.
+    ///
+    /// # Errors
+    /// `sandbox.failed` names the path; the next sweep tries again.
+    pub fn remove(self) -> Result<(), Failure> {
+        remove_tree(&self.shared_memory())?;
+        remove_tree(&self.path)
+    }
+}
+
+/// Ends and removes what runs below `root` left when they were killed, and says
+/// what that was. Directories of living runs, and whatever is not ours, stay.
+///
+/// # Errors
+/// `sandbox.failed` names the first path that could not be read or removed.
+pub fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
+    let failed = |e: io::Error| Failure::because(&codes::SANDBOX_FAILED, root.display(), &e);
+    let entries = match fs::read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut leftovers = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let Some(owner) = owner_in(&name) else { continue };
+        if owner.is_alive() {
+            continue;
+        }
+        let scratch = Scratch { path: entry.path(), name };
+        let ended = scratch.end_processes()?;
+        let directory = scratch.path.clone();
+        scratch.remove()?;
+        leftovers.push(Leftover { directory, ended });
+    }
+    leftovers.sort_by(|a, b| a.directory.cmp(&b.directory));
+    Ok(leftovers)
+}
+
+/// Writes a new file of mode 0600; an existing name is an error.
+pub(super) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    new_file(path)?.write_all(content)
+}
+
+/// Opens a new file of mode 0600 for writing.
+pub(super) fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// `holdfast-run-NAME-PID-START`.
+fn owner_in(name: &str) -> Option<ProcessIdentity> {
+    let rest = name.strip_prefix(MARK)?;
+    let (rest, start) = rest.rsplit_once('-')?;
+    let (_, pid) = rest.rsplit_once('-')?;
+    format!("{pid}-{start}").parse().ok()
+}
+
+fn end_recorded(directory: &Path) -> Result<Vec<String>, Failure> {
+    let path = directory.join(PROCESSES);
+    let recorded = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.map_err(|e| Failure::because(&codes::SANDBOX_FAILED, path.display(), &e))?,
+    };
+    let boot = boot_id();
+    let mut ended = Vec::new();
+    for line in recorded.lines().take(MAX_RECORDED) {
+        let mut words = line.splitn(3, ' ');
+        // A line cut short by a crash names nobody.
+        let (Some(in_boot), Some(identity), Some(program)) = (words.next(), words.next(), words.next()) else { continue };
+        let Ok(identity) = identity.parse::<ProcessIdentity>() else { continue };
+        if !boot.is_empty() && in_boot == boot && identity.kill() {
+            ended.push(program.to_owned());
+        }
+    }
+    Ok(ended)
+}
+
+fn private_directory(path: &Path, parents: bool) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(parents).create(path)
+}
+
+fn remove_tree(path: &Path) -> Result<(), Failure> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::because(&codes::SANDBOX_FAILED, path.display(), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_read_from_a_name_and_from_no_other() {
+        assert_eq!(owner_in("holdfast-run-20261201T130509Z-0badcafe-12-345"), Some(ProcessIdentity { pid: 12, start: 345 }));
+        for name in ["holdfast-run-", "holdfast-run-12-345", "other-x-12-345", "holdfast-run-x-y-12", "holdfast-run-x--1"] {
+            assert_eq!(owner_in(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_sweep_takes_the_dead_and_leaves_the_living_and_the_foreign() {
+        let root = tempfile::tempdir().unwrap();
+        let living = Scratch::create(root.path(), "living").unwrap();
+        let dead = root.path().join("holdfast-run-dead-1-1");
+        fs::create_dir_all(dead.join("private")).unwrap();
+        fs::write(dead.join(PROCESSES), "another-boot 1-1 init\nnonsense\n").unwrap();
+        fs::write(root.path().join("somebody-elses"), "x").unwrap();
+
+        let swept = sweep(root.path()).unwrap();
+        assert_eq!(swept, [Leftover { directory: dead.clone(), ended: vec![] }]);
+        assert!(!dead.exists() && living.path().exists() && root.path().join("somebody-elses").exists());
+        living.remove().unwrap();
+    }
+
+    #[test]
+    fn a_sweep_of_nothing_finds_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(sweep(&root.path().join("absent")).unwrap(), []);
+    }
+}
