@@ -56,8 +56,13 @@ impl Sandbox {
         let name = name.to_owned();
         blocking(move || {
             let scratch = Scratch::create(&root, &name)?;
-            let (spawner, fence) = fence::raise(&scratch, wish)?;
-            Ok(Self { spawner: Some(spawner), fence, scratch: Some(scratch) })
+            match fence::raise(&scratch, wish) {
+                Ok((spawner, fence)) => Ok(Self { spawner: Some(spawner), fence, scratch: Some(scratch) }),
+                Err(failure) => {
+                    scratch.remove()?;
+                    Err(failure)
+                }
+            }
         })
         .await
     }
@@ -72,6 +77,12 @@ impl Sandbox {
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.scratch.as_ref().map_or(Path::new(""), Scratch::path)
+    }
+
+    /// The directory itself, with the paths of what is in it.
+    #[must_use]
+    pub fn scratch(&self) -> Option<&Scratch> {
+        self.scratch.as_ref()
     }
 
     /// Writes a file of secrets, mode 0600, on a memory file system that goes

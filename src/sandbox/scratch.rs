@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::identity::{ProcessIdentity, boot_id};
 use crate::base::codes;
+use crate::base::digest::Sha256;
 use crate::base::failure::Failure;
 
 /// Where memory file systems are found on every Linux.
@@ -27,8 +28,8 @@ const MAX_RECORDED: usize = 1_000;
 /// A directory of mode 0700 for one run.
 #[derive(Debug)]
 pub struct Scratch {
+    /// Without symbolic links: the shared memory's name is made from it.
     path: PathBuf,
-    name: String,
 }
 
 /// What a run that was killed had left, removed by now.
@@ -48,8 +49,7 @@ impl Scratch {
             .ok_or_else(|| Failure::new(&codes::SANDBOX_FAILED, "/proc", "does not tell this process's start time"))?;
         private_directory(root, true).map_err(|e| failed(root, &e))?;
         let root = fs::canonicalize(root).map_err(|e| failed(root, &e))?;
-        let name = format!("{MARK}{name}-{owner}");
-        let scratch = Self { path: root.join(&name), name };
+        let scratch = Self { path: root.join(format!("{MARK}{name}-{owner}")) };
         private_directory(&scratch.path, false).map_err(|e| failed(&scratch.path, &e))?;
         for below in ["logs", "private", "tmp"] {
             let path = scratch.path.join(below);
@@ -78,10 +78,12 @@ impl Scratch {
         self.path.join("private")
     }
 
-    /// The directory for private files where there is no fence to hold them.
+    /// The directory for private files where there is no fence to hold them. A
+    /// sweep finds it by this directory's own path.
     #[must_use]
-    pub(super) fn shared_memory(&self) -> PathBuf {
-        Path::new(MEMORY).join(&self.name)
+    pub fn shared_memory(&self) -> PathBuf {
+        let path = Sha256::of(self.path.as_os_str().as_encoded_bytes()).to_string();
+        Path::new(MEMORY).join(format!("{MARK}{}", &path[..32]))
     }
 
     /// Makes [`Self::shared_memory`], refusing a file system that is not memory.
@@ -123,10 +125,11 @@ impl Scratch {
 /// `sandbox.failed` names the first path that could not be read or removed.
 pub fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
     let failed = |e: io::Error| Failure::because(&codes::SANDBOX_FAILED, root.display(), &e);
-    let entries = match fs::read_dir(root) {
+    let root = match fs::canonicalize(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
+        path => path.map_err(failed)?,
     };
+    let entries = fs::read_dir(&root).map_err(failed)?;
     let mut leftovers = Vec::new();
     for entry in entries {
         let entry = entry.map_err(failed)?;
@@ -135,7 +138,7 @@ pub fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
         if owner.is_alive() {
             continue;
         }
-        let scratch = Scratch { path: entry.path(), name };
+        let scratch = Scratch { path: entry.path() };
         let ended = scratch.end_processes()?;
         let directory = scratch.path.clone();
         scratch.remove()?;

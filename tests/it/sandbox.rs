@@ -79,6 +79,7 @@ async fn role() {
             let sandbox = Sandbox::up(Path::new(&argument), "killed", wish).await.unwrap();
             sandbox.write_private("key", b"key material").unwrap();
             let child = sandbox.start(shell("exec sleep 1000")).await.unwrap();
+            println!("memory {}", sandbox.scratch().unwrap().shared_memory().display());
             println!("child {}", child.pid());
             std::future::pending::<()>().await;
         }
@@ -168,7 +169,7 @@ async fn private_files_lie_in_memory_and_only_we_can_read_them() {
         if sandbox.fence().is_raised() {
             assert!(!path.exists(), "the fence's memory is not seen outside");
         }
-        let memory = Path::new("/dev/shm").join(sandbox.directory().file_name().unwrap());
+        let memory = sandbox.scratch().unwrap().shared_memory();
         assert_eq!(memory.exists(), !sandbox.fence().is_raised());
         sandbox.down().await.unwrap();
         assert!(!path.exists() && !memory.exists());
@@ -226,6 +227,9 @@ async fn children_die_with_a_killed_holdfast_and_the_next_run_removes_the_rest()
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(holdfast.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let memory = lines.find_map(|line| line.split_once("memory ").map(|(_, path)| std::path::PathBuf::from(path))).unwrap();
+        let fenced = role == "fenced-holdfast" && rustix::process::geteuid().is_root();
+        assert_eq!(memory.exists(), !fenced, "a fence brings memory of its own");
         let child = lines.find_map(|line| line.split_once("child ").map(|(_, pid)| pid.parse::<u32>().unwrap())).unwrap();
         assert!(ProcessIdentity::of(child.cast_signed()).is_some());
         assert_eq!(scratch::sweep(root.path()).unwrap(), [], "a living run is not swept");
@@ -234,12 +238,11 @@ async fn children_die_with_a_killed_holdfast_and_the_next_run_removes_the_rest()
         holdfast.wait().unwrap();
         gone(child).await;
 
-        let memory = |name: &std::ffi::OsStr| Path::new("/dev/shm").join(name).exists();
         let swept = scratch::sweep(root.path()).unwrap();
         assert_eq!(swept.len(), 1, "{role}: {swept:?}");
         let name = swept[0].directory.file_name().unwrap();
         assert!(name.to_str().unwrap().starts_with("holdfast-run-killed-"), "{name:?}");
-        assert!(!swept[0].directory.exists() && !memory(name), "{role}");
+        assert!(!swept[0].directory.exists() && !memory.exists(), "{role}");
         assert_eq!(scratch::sweep(root.path()).unwrap(), []);
     }
 }
