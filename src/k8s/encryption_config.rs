@@ -1,12 +1,16 @@
 //! EncryptionConfiguration, read, looked up and written as the API server does.
 
+mod kms;
+mod mistakes;
 mod parse;
+mod resource_rules;
 mod write;
+mod yaml;
 
 use crate::base::secret::Secret;
 use crate::k8s::local_key::{LocalKey, LocalProvider};
 
-pub use parse::{ConfigMistake, ConfigMistakes};
+pub use mistakes::{ConfigMistake, ConfigMistakes};
 
 /// A configuration with the name it is known by in messages: a path or a host.
 #[derive(Debug, Clone)]

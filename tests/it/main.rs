@@ -4,6 +4,7 @@
 
 mod bolt;
 mod data;
+mod k8s_vectors;
 mod record;
 mod runbook;
 mod sandbox;
