@@ -33,6 +33,7 @@ codes! {
     CONFIG_NOT_SEPARATED = "config.not-separated", Usage, false, "snapshots and keys would share a place, a credential or a recipient", "give the two sections named different places, credentials and recipients";
     CONFIG_SECTION_MISSING = "config.section-missing", Usage, false, "this command needs a section that the configuration does not have", "add the section named, or run the command on a host that has it";
     USAGE = "usage", Usage, false, "the command line is wrong", "see holdfast --help";
+    OUTPUT = "output", CouldNotRun, false, "the answer could not be written", "check where the output goes";
     INTERRUPTED = "interrupted", Interrupted, true, "stopped by a signal; nothing half done is visible", "run the command again";
     STATE_UNUSABLE = "state.unusable", CouldNotRun, false, "the state directory cannot be used", "check that the directory exists, is writable and has free space";
     STATE_LOCKED = "state.locked", CouldNotRun, true, "another holdfast holds the lock on the state directory", "wait until the other command ends";
@@ -54,9 +55,10 @@ codes! {
     ETCD_STREAM_DIGEST = "etcd.stream.digest", CouldNotRun, false, "the image does not match the digest that etcd sent with it", "check the member's memory and disk; take the snapshot from another member";
     BACKUP_IMAGE_TOO_LARGE = "backup.image.too-large", CouldNotRun, false, "the image is larger than the limit for memory", "raise backup.image_limit, or defragment etcd";
     BACKUP_IMAGE_BROKEN = "backup.image.broken", CouldNotRun, false, "the image's structure is damaged", "take the snapshot from another member and check this one";
-    BACKUP_CONFIG_CHANGED = "backup.encryption-config.unreadable", CouldNotRun, false, "the EncryptionConfiguration cannot be read", "check backup.encryption_config";
-    BACKUP_CLOCK = "backup.clock", CouldNotRun, false, "the clock cannot be right", "set the clock";
+    BACKUP_ENCRYPTION_CONFIG = "backup.encryption-config.unreadable", CouldNotRun, false, "the EncryptionConfiguration cannot be read", "check backup.encryption_config";
+    BACKUP_RESTORE_MD = "backup.restore-md", CouldNotRun, false, "RESTORE.md cannot be written", "report this as a defect of holdfast";
     ESCROW_UNREACHABLE = "escrow.unreachable", Bad, true, "keys could not be deposited before the deadline", "repair the escrow store; the deposit is tried again by the next snapshot";
+    ESCROW_GAP = "escrow.gap", Bad, false, "live objects need a key that escrow does not hold, or that does not open them", "deposit the key named; until then the snapshot does not count as restorable";
     ESCROW_KEY_MISSING = "escrow.key-missing", Bad, false, "escrow has no record that opens to this key", "deposit the key, or find a custodian who holds it";
     ESCROW_NOT_OPENED = "escrow.not-opened", Bad, false, "a sealed record does not open with the identity given", "use the escrow identity that belongs to the recipients named";
     IDENTITY_UNREADABLE = "identity.unreadable", CouldNotRun, false, "an age identity cannot be read", "check the identity file and its permissions";

@@ -178,7 +178,7 @@ fn explain(error: &etcd_client::Error) -> String {
     use crate::base::failure::chain;
     match error {
         etcd_client::Error::GRpcStatus(status) => {
-            let source = std::error::Error::source(status).map(|source| chain(source));
+            let source = std::error::Error::source(status).map(chain);
             match source {
                 Some(source) if !status.message().contains(&source) => format!("{}: {source}", status.message()),
                 _ => status.message().to_owned(),

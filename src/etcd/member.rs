@@ -140,14 +140,14 @@ mod tests {
         assert_eq!(choose(&[lagging.clone(), member(1)], false).unwrap().member.member_id, 1);
         let lagging = MemberStatus { raft_applied_index: 100, raft_index: 5_000, ..member(2) };
         let corrupt = MemberStatus { errors: vec!["memberID:3 alarm:CORRUPT ".into()], ..member(1) };
-        assert_eq!(choose(&[corrupt.clone()], false).unwrap().doubts, [Doubt::Corrupt]);
+        assert_eq!(choose(std::slice::from_ref(&corrupt), false).unwrap().doubts, [Doubt::Corrupt]);
         assert_eq!(choose(&[corrupt, lagging], false).unwrap().doubts.len(), 1);
     }
 
     #[test]
     fn without_a_leader_a_snapshot_needs_the_operators_word() {
         let alone = MemberStatus { leader: 0, errors: vec!["etcdserver: no leader".into()], ..member(1) };
-        assert_eq!(choose(&[alone.clone()], false).unwrap_err().code().name, "etcd.no-member");
+        assert_eq!(choose(std::slice::from_ref(&alone), false).unwrap_err().code().name, "etcd.no-member");
         assert_eq!(choose(&[alone], true).unwrap().doubts, [Doubt::Leaderless]);
     }
 

@@ -1,0 +1,88 @@
+//! Opening key versions, where an escrow identity is.
+
+use super::seal::Identities;
+use crate::base::codes;
+use crate::base::digest::Sha256;
+use crate::base::failure::Failure;
+use crate::base::ids::Fingerprint;
+use crate::k8s::encryption_config::EncryptionConfig;
+use crate::k8s::local_key::LocalKey;
+use crate::record::escrow::EscrowRecord;
+use crate::record::layout::Layout;
+use crate::record::manifest::RecordRef;
+use crate::record::signature::{AllowedSigners, verify_record};
+use crate::store::{Key, Prefix, Store, read_small};
+
+/// Records and sealed keys are a few KiB; a larger object is not one.
+const RECORD_LIMIT: u64 = 1 << 20;
+
+/// Everything an opening needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Opener<'a> {
+    pub store: &'a dyn Store,
+    pub layout: &'a Layout,
+    pub identities: &'a Identities,
+    pub allowed: &'a AllowedSigners,
+}
+
+/// A key that came out of escrow, and the record it came from.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    pub key: LocalKey,
+    pub record: RecordRef,
+}
+
+impl Opener<'_> {
+    /// Opens the newest record of `fingerprint` that verifies, opens, and holds
+    /// the very key it names.
+    ///
+    /// # Errors
+    /// `escrow.key-missing` when there is no record, `escrow.not-opened` with
+    /// the reason of each when none opens, or those of the store.
+    pub async fn open(&self, fingerprint: &Fingerprint) -> Result<Opened, Failure> {
+        let folder = self.layout.escrow_key(fingerprint);
+        let prefix = Prefix::below(&parse(&folder)?);
+        let listed = self.store.list(&prefix).await?;
+        let mut records: Vec<_> = listed.into_iter().map(|l| l.key).filter(|k| k.as_str().ends_with(".json")).collect();
+        if records.is_empty() {
+            return Err(Failure::new(&codes::ESCROW_KEY_MISSING, fingerprint, "escrow has no record of this key"));
+        }
+        // Names begin with the UTC time of the deposit.
+        records.sort_by(|a, b| b.cmp(a));
+        let mut reasons = Vec::new();
+        for record in &records {
+            match self.open_record(fingerprint, record).await {
+                Ok(opened) => return Ok(opened),
+                Err(failure) if failure.is_transient() => return Err(failure),
+                Err(failure) => reasons.push(failure.to_string()),
+            }
+        }
+        Err(Failure::new(&codes::ESCROW_NOT_OPENED, fingerprint, reasons.join("; ")))
+    }
+
+    async fn open_record(&self, fingerprint: &Fingerprint, path: &Key) -> Result<Opened, Failure> {
+        let bytes = read_small(self.store, path, RECORD_LIMIT).await?;
+        let signature = read_small(self.store, &parse(&format!("{path}.sig"))?, RECORD_LIMIT).await.map_err(|error| {
+            let absent = error.kind == crate::store::ErrorKind::NotFound;
+            if absent { Failure::new(&codes::RECORD_UNSIGNED, path, "it has no signature") } else { error.into() }
+        })?;
+        let record: EscrowRecord = verify_record(path.as_str(), &bytes, &signature, self.allowed)?;
+        let refuse = |cause: &str| Failure::new(&codes::ESCROW_NOT_OPENED, &record.path, cause);
+        if record.fingerprint != *fingerprint {
+            return Err(refuse("it names another key than its path"));
+        }
+        let sealed = read_small(self.store, &parse(&record.sealed.key)?, RECORD_LIMIT).await?;
+        if Sha256::of(&sealed) != record.sealed.sha256 {
+            return Err(Failure::new(&codes::STORE_ALTERED, &record.sealed.key, "its digest differs from the signed record"));
+        }
+        let document = self.identities.open(&sealed).map_err(|error| refuse(&error.to_string()))?;
+        let config = EncryptionConfig::parse(document.expose()).map_err(|_| refuse("it holds no key document"))?;
+        let key = config.keys().into_iter().find(|key| key.fingerprint() == fingerprint).cloned();
+        let key = key.ok_or_else(|| refuse("it holds another key than it names"))?;
+        Ok(Opened { key, record: RecordRef { key: record.path, sha256: Sha256::of(&bytes) } })
+    }
+}
+
+fn parse(path: &str) -> Result<Key, Failure> {
+    path.parse().map_err(|error| Failure::because(&codes::RECORD_INVALID, path, &error))
+}

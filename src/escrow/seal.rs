@@ -1,0 +1,200 @@
+//! Sealing with age: to recipients, from identities. Nothing leaves a host in clear.
+
+use std::io::{self, BufRead, Read, Write};
+use std::path::Path;
+
+use age::stream::{StreamReader, StreamWriter};
+use zeroize::Zeroizing;
+
+use crate::base::codes;
+use crate::base::failure::{Failure, chain};
+use crate::base::secret::Secret;
+
+/// Sealed key documents are a few hundred bytes; anything near this is not one.
+const DOCUMENT_LIMIT: u64 = 1 << 20;
+
+/// Whom to seal to: native age recipients, at least one.
+#[derive(Clone)]
+pub struct Recipients {
+    keys: Vec<age::x25519::Recipient>,
+    names: Vec<String>,
+}
+
+impl std::fmt::Debug for Recipients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.names).finish()
+    }
+}
+
+impl Recipients {
+    /// Reads recipients as the configuration has them (`age1…`).
+    ///
+    /// # Errors
+    /// `config.invalid` for a text that is no native recipient, or for none at all.
+    pub fn parse(names: &[String]) -> Result<Self, Failure> {
+        if names.is_empty() {
+            return Err(Failure::new(&codes::CONFIG_INVALID, "recipients", "at least one recipient is needed"));
+        }
+        let keys = names
+            .iter()
+            .map(|name| name.parse().map_err(|cause: &str| Failure::new(&codes::CONFIG_INVALID, name, cause)))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { keys, names: names.to_vec() })
+    }
+
+    /// The recipients as records name them.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// A writer that seals to `output`. Without [`StreamWriter::finish`] the
+    /// result does not open: a cut stream cannot pass for a whole one.
+    ///
+    /// # Errors
+    /// Those of `output` while the header is written.
+    pub fn writer<W: Write>(&self, output: W) -> io::Result<StreamWriter<W>> {
+        let keys = self.keys.iter().map(|key| key as &dyn age::Recipient);
+        age::Encryptor::with_recipients(keys).map_err(io::Error::other)?.wrap_output(output)
+    }
+
+    /// Seals a small document.
+    ///
+    /// # Errors
+    /// Only those of memory.
+    pub fn seal(&self, document: &[u8]) -> io::Result<Vec<u8>> {
+        let mut writer = self.writer(Vec::new())?;
+        writer.write_all(document)?;
+        writer.finish()
+    }
+}
+
+/// The secret halves, from a file that `age-keygen` writes.
+pub struct Identities {
+    keys: Vec<Box<dyn age::Identity + Send + Sync>>,
+    object: String,
+}
+
+impl std::fmt::Debug for Identities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Identities({})", self.object)
+    }
+}
+
+impl Identities {
+    /// Reads an identity file that only its owner can read.
+    ///
+    /// # Errors
+    /// `identity.unreadable`; the cause never shows the file's content.
+    pub fn load(path: &Path) -> Result<Self, Failure> {
+        let refuse = |cause: &dyn std::fmt::Display| Failure::new(&codes::IDENTITY_UNREADABLE, path.display(), cause);
+        let text = Zeroizing::new(std::fs::read(path).map_err(|error| refuse(&error))?);
+        refuse_open_permissions(path).map_err(|cause| refuse(&cause))?;
+        let file = age::IdentityFile::from_buffer(text.as_slice()).map_err(|_| refuse(&"it holds no age identity"))?;
+        let keys = file.into_identities().map_err(|_| refuse(&"it holds no native age identity"))?;
+        if keys.is_empty() {
+            return Err(refuse(&"it holds no age identity"));
+        }
+        Ok(Self { keys, object: path.display().to_string() })
+    }
+
+    /// A reader of what was sealed. It fails at the first altered byte, and at
+    /// the end of a cut stream.
+    ///
+    /// # Errors
+    /// [`OpenError`] when no identity fits or the header is altered.
+    pub fn reader<R: BufRead>(&self, sealed: R) -> Result<StreamReader<R>, OpenError> {
+        let keys = self.keys.iter().map(|key| key.as_ref() as &dyn age::Identity);
+        age::Decryptor::new_buffered(sealed).and_then(|decryptor| decryptor.decrypt(keys)).map_err(OpenError::from)
+    }
+
+    /// Opens a small sealed document.
+    ///
+    /// # Errors
+    /// [`OpenError`] when no identity fits, or the document is altered or cut.
+    pub fn open(&self, sealed: &[u8]) -> Result<Secret<Vec<u8>>, OpenError> {
+        let mut document = Vec::new();
+        let mut reader = self.reader(sealed)?.take(DOCUMENT_LIMIT);
+        let read = reader.read_to_end(&mut document);
+        let document = Secret::new(document);
+        read.map_err(|_| OpenError::Altered("the sealed document is altered or cut".to_owned()))?;
+        Ok(document)
+    }
+}
+
+/// Why a sealed document does not open.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("sealed to other recipients")]
+    NoMatchingIdentity,
+    #[error("{0}")]
+    Altered(String),
+}
+
+impl From<age::DecryptError> for OpenError {
+    fn from(error: age::DecryptError) -> Self {
+        match error {
+            age::DecryptError::NoMatchingKeys => Self::NoMatchingIdentity,
+            other => Self::Altered(chain(&other)),
+        }
+    }
+}
+
+/// ssh and age-keygen keep secret keys to their owner; a wider mode is a leak
+/// that nobody notices.
+fn refuse_open_permissions(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(path).map_err(|error| error.to_string())?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 { Ok(()) } else { Err(format!("its mode {mode:04o} lets others read it")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use age::secrecy::ExposeSecret;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn pair(dir: &Path, name: &str) -> (Recipients, std::path::PathBuf) {
+        let identity = age::x25519::Identity::generate();
+        let path = dir.join(name);
+        std::fs::write(&path, identity.to_string().expose_secret()).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        (Recipients::parse(&[identity.to_public().to_string()]).unwrap(), path)
+    }
+
+    #[test]
+    fn what_is_sealed_opens_with_its_identity_and_with_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (recipients, own) = pair(dir.path(), "own");
+        let (_, other) = pair(dir.path(), "other");
+        let sealed = recipients.seal(b"key document").unwrap();
+        assert_eq!(Identities::load(&own).unwrap().open(&sealed).unwrap().expose(), b"key document");
+        assert_eq!(Identities::load(&other).unwrap().open(&sealed).unwrap_err(), OpenError::NoMatchingIdentity);
+    }
+
+    #[test]
+    fn an_altered_or_cut_document_never_opens() {
+        let dir = tempfile::tempdir().unwrap();
+        let (recipients, own) = pair(dir.path(), "own");
+        let identities = Identities::load(&own).unwrap();
+        let sealed = recipients.seal(b"key document").unwrap();
+        for i in 0..sealed.len() {
+            let mut altered = sealed.clone();
+            altered[i] ^= 1;
+            assert!(identities.open(&altered).is_err(), "byte {i}");
+            assert!(identities.open(&sealed[..i]).is_err(), "cut at {i}");
+        }
+    }
+
+    #[test]
+    fn an_identity_file_open_to_others_is_refused_without_showing_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_, path) = pair(dir.path(), "own");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let failure = Identities::load(&path).unwrap_err();
+        assert_eq!(failure.code().name, "identity.unreadable");
+        std::fs::write(&path, "AGE-SECRET-KEY-1NONSENSE").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(!format!("{:?}", Identities::load(&path).unwrap_err()).contains("NONSENSE"));
+    }
+}
