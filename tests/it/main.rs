@@ -5,6 +5,7 @@
 mod bolt;
 mod data;
 mod k8s_vectors;
+mod ledger;
 mod record;
 mod runbook;
 mod sandbox;

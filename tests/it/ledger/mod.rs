@@ -1,0 +1,7 @@
+//! The outbox and the reading of the ledger.
+
+pub mod records;
+pub mod shelf;
+
+mod outbox;
+mod reading;
