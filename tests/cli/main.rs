@@ -1,1 +1,1 @@
-
+//! Recorded transcripts of commands: what an operator types and sees.
