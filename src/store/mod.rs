@@ -11,6 +11,7 @@ pub mod mem;
 
 use std::fmt::{self, Debug};
 use std::ops::Range;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -19,6 +20,7 @@ use crate::base::codes;
 use crate::base::digest::Sha256;
 use crate::base::failure::{Failure, chain};
 pub use crate::base::object_key::{BadKey, Key, Prefix};
+use crate::config::StoreConfig;
 
 /// What reading an object gives.
 pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
@@ -36,12 +38,22 @@ pub trait Store: Debug + Send + Sync {
     -> Result<Stored, StoreError>;
 
     /// Opens an object, or the half-open byte range of it, at `version` when
-    /// one was recorded.
+    /// one was recorded. Of a range only what the object has is read: beyond its
+    /// end there is nothing, and that is no error.
     async fn open(&self, key: &Key, version: Option<&VersionId>, range: Option<Range<u64>>) -> Result<Reader, StoreError>;
 
     /// All objects whose name starts with `prefix`, sorted by name. Existence
     /// is decided by [`Store::open`], never by a listing: listings may lag.
     async fn list(&self, prefix: &Prefix) -> Result<Vec<Listed>, StoreError>;
+}
+
+/// The store that the configuration names. Touches nothing: a store that is
+/// down says so when it is used.
+#[must_use]
+pub fn open(config: &StoreConfig) -> Arc<dyn Store> {
+    match config {
+        StoreConfig::Fs { path } => Arc::new(fs::FsStore::at(path)),
+    }
 }
 
 /// How to store an object.

@@ -9,5 +9,6 @@ mod ledger;
 mod record;
 mod runbook;
 mod sandbox;
+mod store;
 mod test_key;
 mod tools;
