@@ -227,6 +227,29 @@ fn builds_leave_the_pinning_files_alone() {
 }
 
 #[test]
+fn continuous_integration_runs_three_parts_and_says_how_long_each_took() {
+    let machine = Machine::with_archives();
+    machine.program("make", "echo \"making $1\"");
+    let output = machine.continuous_integration();
+    assert_eq!(output.code, 0, "{}", output.text);
+    let made: Vec<&str> = output.text.lines().filter(|line| line.starts_with("making ")).collect();
+    assert_eq!(made, ["making tools", "making lint", "making test"]);
+    for part in [" s  make tools", " s  make lint", " s  make test", " s  in all"] {
+        assert!(output.text.lines().any(|line| line.ends_with(part)), "no time for{part}: {}", output.text);
+    }
+}
+
+#[test]
+fn continuous_integration_stops_at_the_first_failure() {
+    let machine = Machine::with_archives();
+    machine.program("make", "echo \"making $1\"; [[ $1 != lint ]] || exit 7");
+    let output = machine.continuous_integration();
+    assert_eq!(output.code, 7, "{}", output.text);
+    assert!(!output.text.contains("making test"), "{}", output.text);
+    assert!(output.text.contains(" s  make lint (exit 7)") && output.text.contains(" s  in all"), "{}", output.text);
+}
+
+#[test]
 fn every_archive_is_pinned_for_both_architectures() {
     let pins = fs::read_to_string(Path::new(REPOSITORY).join("tools/toolchains.sha256")).unwrap();
     let toolchain = fs::read_to_string(Path::new(REPOSITORY).join("rust-toolchain.toml")).unwrap();
@@ -289,7 +312,7 @@ impl Machine {
     }
 
     fn copy_scripts(&self) {
-        for name in PINNING_FILES.iter().chain(&["tools/provide", "tools/toolchains.sha256", "rust-toolchain.toml"]) {
+        for name in PINNING_FILES.iter().chain(&["tools/provide", "tools/toolchains.sha256", "rust-toolchain.toml", ".ci/run"]) {
             let copy = self.repository().join(name);
             fs::create_dir_all(copy.parent().unwrap()).unwrap();
             fs::copy(Path::new(REPOSITORY).join(name), copy).unwrap();
@@ -346,6 +369,10 @@ impl Machine {
             .env("HOLDFAST_TOOLS", tools)
             .env("HOLDFAST_GO_URL", url)
             .env("HOLDFAST_RUST_URL", url))
+    }
+
+    fn continuous_integration(&self) -> Output {
+        run(self.command().arg(self.repository().join(".ci/run")))
     }
 
     fn shell(&self, line: &str) -> Output {
