@@ -21,7 +21,8 @@ pub mod trial;
 mod aescbc;
 mod aesgcm;
 mod secretbox;
-mod wire;
+// etcd's own records use the same wire format, so `scan` reads them with it.
+pub(crate) mod wire;
 
 pub use encryption_config::{EncryptionConfig, NamedConfig};
 pub use local_key::{LocalKey, LocalProvider};

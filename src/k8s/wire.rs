@@ -5,17 +5,17 @@
 
 /// The bytes are not a protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(crate) struct Malformed;
 
 /// One field of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Field<'a> {
+pub(crate) struct Field<'a> {
     pub number: u32,
     pub value: Value<'a>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Varint(u64),
     Fixed64,
     Bytes(&'a [u8]),
@@ -45,11 +45,11 @@ impl<'a> Field<'a> {
 
 /// The fields of a message, in order.
 #[derive(Debug, Clone)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
-pub(super) fn fields(message: &[u8]) -> Fields<'_> {
+pub(crate) fn fields(message: &[u8]) -> Fields<'_> {
     Fields { rest: message }
 }
 

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Sha256;
+use crate::base::exit::Exit;
 use crate::base::ids::Fingerprint;
-use crate::record::manifest::{Problem, Proof, ResourceCount};
+use crate::record::manifest::{Problem, Proof, ResourceCount, Severity};
 
 /// The answer of `inspect`. Field names are a contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,15 @@ pub struct Inspection {
     pub verdict: Verdict,
     /// Would all given configurations together open every live object?
     pub union_opens: bool,
+}
+
+impl Inspection {
+    /// Good, or bad: an unrestorable snapshot or a problem that is an error.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        let has_error = self.problems.iter().any(|problem| problem.severity == Severity::Error);
+        if has_error || self.verdict == Verdict::Unrestorable { Exit::Bad } else { Exit::Good }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

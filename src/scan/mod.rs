@@ -5,10 +5,21 @@
 //! bytes whole. Input is hostile: every reader is bounded and never panics.
 
 pub mod capture;
+pub mod contents;
+pub mod data_clock;
+pub mod etcd_state;
 pub mod inspection;
 pub mod mapped;
 pub mod objects;
-pub mod verdict;
+pub mod row;
 
-pub use capture::{Captured, ImageSink};
+mod census;
+mod examine;
+mod free_pages;
+mod key_table;
+mod problems;
+mod verdict;
+
+pub use capture::{Captured, ImageSink, MemfdSink};
 pub use inspection::Inspection;
+pub use mapped::Mapped;

@@ -4,6 +4,7 @@
 
 mod bolt;
 mod data;
+mod inspect;
 mod k8s_vectors;
 mod ledger;
 mod record;
