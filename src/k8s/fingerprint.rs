@@ -21,3 +21,16 @@ pub fn of(provider: &str, material: &[u8]) -> Fingerprint {
     mac.update(material);
     Fingerprint::of_digest(&mac.finalize().into_bytes().into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_depends_on_material_and_provider_alone() {
+        // Computed with: printf 'aescbc\0AAAAAAAAAAAAAAAA' | openssl dgst -sha256 -hmac 'holdfast key fingerprint v1'
+        assert_eq!(of("aescbc", &[b'A'; 16]).as_str(), "hf1-01ab2e93fad786495ee2877b22567ce4");
+        assert_ne!(of("aescbc", &[b'A'; 16]), of("aesgcm", &[b'A'; 16]));
+        assert_ne!(of("aescbc", &[b'A'; 16]), of("aescbc", &[b'A'; 24]));
+    }
+}

@@ -36,7 +36,7 @@ pub enum SourceType {
 }
 
 /// Why bytes are no envelope; the texts are the API server's where it has one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadEnvelope {
     #[error("invalid data encountered by envelope transformer: failed to read uint16 length prefixed data")]
     DekLength,

@@ -1,6 +1,7 @@
 //! What an API server with a given configuration makes of a stored value.
 
 use super::encryption_config::{EncryptionConfig, KmsProvider, Provider};
+use super::kms_envelope::BadEnvelope;
 use super::local_key::LocalKey;
 use super::stored::{LocalValue, Stored, classify, is_encrypted};
 use super::trial::{OpenError, Plaintext, open};
@@ -42,20 +43,34 @@ fn walk<'c>(providers: &[&'c Provider], value: &[u8], etcd_key: &[u8]) -> Readin
     }
     match classify(value) {
         Stored::Local(value) => walk_keys(providers, &value, etcd_key),
-        Stored::KmsV1(value) => {
-            kms(providers, |provider| provider.api_version == "v1" && value.envelope_under(&provider.name).is_some())
-        }
-        Stored::KmsV2(value) => kms(providers, |provider| provider.api_version == "v2" && provider.name == value.name),
+        Stored::KmsV1(value) => kms(providers, |provider| {
+            let envelope = value.envelope_under(&provider.name).filter(|_| provider.api_version == "v1")?;
+            Some(envelope.map(|_| ()))
+        }),
+        Stored::KmsV2(value) => kms(providers, |provider| {
+            let fits = provider.api_version == "v2" && provider.name == value.name;
+            fits.then(|| value.envelope.as_ref().map(|_| ()).map_err(|bad| *bad))
+        }),
         Stored::UnknownProvider | Stored::Plain(_) | Stored::UnknownBody => Reading::Failed(vec![OpenError::NoMatchingPrefix]),
     }
 }
 
-fn kms<'c>(providers: &[&'c Provider], fits: impl Fn(&KmsProvider) -> bool) -> Reading<'c> {
-    let found = providers.iter().find_map(|provider| match provider {
-        Provider::Kms(provider) if fits(provider) => Some(provider),
-        _ => None,
-    });
-    found.map_or(Reading::Failed(vec![OpenError::NoMatchingPrefix]), |provider| Reading::NotTried { provider })
+/// The first KMS provider that fits an envelope. One that fits bytes which are
+/// no envelope fails whatever key its service holds.
+fn kms<'c>(providers: &[&'c Provider], fits: impl Fn(&KmsProvider) -> Option<Result<(), BadEnvelope>>) -> Reading<'c> {
+    let mut errors = Vec::new();
+    for provider in providers {
+        let Provider::Kms(provider) = provider else { continue };
+        match fits(provider) {
+            Some(Ok(())) => return Reading::NotTried { provider },
+            Some(Err(bad)) => errors.push(OpenError::Envelope(bad)),
+            None => {}
+        }
+    }
+    if errors.is_empty() {
+        errors.push(OpenError::NoMatchingPrefix);
+    }
+    Reading::Failed(errors)
 }
 
 fn walk_keys<'c>(providers: &[&'c Provider], value: &LocalValue<'_>, etcd_key: &[u8]) -> Reading<'c> {

@@ -269,3 +269,93 @@ pub const BUILTINS: &[Builtin] = &[
     cluster_wide("volumeattachments", "storage.k8s.io", "volumeattachments", "VolumeAttachment"),
     cluster_wide("volumeattributesclasses", "storage.k8s.io", "volumeattributesclasses", "VolumeAttributesClass"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(etcd_key: &str, expected: &str) {
+        let located = match locate("/registry", etcd_key.as_bytes()) {
+            Located::Resource(Place { group, resource, kind, namespace, name }) => {
+                let or = |text: Option<&str>| text.unwrap_or("?").to_owned();
+                format!("{}|{resource}|{}|{namespace}|{name}", or(group), or(kind))
+            }
+            Located::Internal(internal) => format!("internal {}", internal.segment),
+            Located::Outside => "outside".to_owned(),
+        };
+        assert_eq!(located, expected, "{etcd_key}");
+    }
+
+    #[test]
+    fn paths_tell_resource_namespace_and_name() {
+        check("/registry/secrets/shop/db", "|secrets|Secret|shop|db");
+        check("/registry/deployments/shop/web", "apps|deployments|Deployment|shop|web");
+        check("/registry/namespaces/shop", "|namespaces|Namespace||shop");
+        check("/registry/minions/cp-1", "|nodes|Node||cp-1");
+        check("/registry/services/specs/default/kubernetes", "|services|Service|default|kubernetes");
+        check("/registry/services/endpoints/default/kubernetes", "|endpoints|Endpoints|default|kubernetes");
+        check("/registry/controllers/shop/rc", "|replicationcontrollers|ReplicationController|shop|rc");
+        check("/registry/ingress/shop/web", "networking.k8s.io|ingresses|Ingress|shop|web");
+        check("/registry/events/shop/e1", "|events|Event|shop|e1");
+        check("/registry/clusterroles/system:node", "rbac.authorization.k8s.io|clusterroles|ClusterRole||system:node");
+        check("/registry/leases/kube-system/x", "coordination.k8s.io|leases|Lease|kube-system|x");
+        check("/registry/cert-manager.io/issuers/shop/ca", "cert-manager.io|issuers|?|shop|ca");
+        check("/registry/cert-manager.io/clusterissuers/ca", "cert-manager.io|clusterissuers|?||ca");
+        check(
+            "/registry/apiextensions.k8s.io/customresourcedefinitions/a.b.c",
+            "apiextensions.k8s.io|customresourcedefinitions|CustomResourceDefinition||a.b.c",
+        );
+        check("/registry/apiregistration.k8s.io/apiservices/v1.apps", "apiregistration.k8s.io|apiservices|APIService||v1.apps");
+        check("/registry/podsecuritypolicy/restricted", "?|podsecuritypolicy|?||restricted");
+    }
+
+    #[test]
+    fn what_is_no_resource_is_told_apart() {
+        check("/registry/masterleases/10.0.0.1", "internal masterleases");
+        check("/registry/ranges/serviceips", "internal ranges");
+        check("/registry/health", "internal health");
+        check("/registry/", "internal ");
+        check("/registry/secrets", "internal secrets");
+        check("/registry/services/other", "?|services|?||other");
+        check("/registry2/secrets/shop/db", "outside");
+        check("compact_rev_key", "outside");
+        check("/calico/resources/v3", "outside");
+    }
+
+    #[test]
+    fn allocators_and_leases_go_through_other_resources_providers() {
+        let stored_as = |key: &'static str| locate("/registry", key.as_bytes()).stored_as();
+        assert_eq!(stored_as("/registry/ranges/serviceips"), Some(("", "services")));
+        assert_eq!(stored_as("/registry/masterleases/10.0.0.1"), Some(("", "apiServerIPInfo")));
+        assert_eq!(stored_as("/registry/ingress/shop/web"), Some(("networking.k8s.io", "ingresses")));
+        assert_eq!(stored_as("/registry/podsecuritypolicy/restricted"), None);
+        assert_eq!(stored_as("compact_rev_key"), None);
+    }
+
+    fn learn(keys: &[&str]) -> Option<String> {
+        learn_prefix(keys.iter().map(|key| key.as_bytes()))
+    }
+
+    #[test]
+    fn the_prefix_is_what_most_objects_share() {
+        assert_eq!(learn(&["/registry/secrets/a/b", "/registry/pods/a/b", "compact_rev_key"]).as_deref(), Some("/registry"));
+        assert_eq!(learn(&["/k8s/prod/minions/cp-1"]).as_deref(), Some("/k8s/prod"));
+        // A namespace called nodes looks like a prefix, but not to most keys.
+        let keys = ["/registry/configmaps/namespaces/x", "/registry/secrets/shop/db", "/registry/pods/shop/web"];
+        assert_eq!(learn(&keys).as_deref(), Some("/registry"));
+        assert_eq!(learn(&["/other/secrets/a/b", "/registry/pods/a/b", "/registry/pods/a/c"]).as_deref(), Some("/registry"));
+        assert_eq!(learn(&["compact_rev_key", "/calico/x/y", "/secrets", "/registry/secrets/onlyone"]), None);
+        assert_eq!(learn(&[]), None);
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_without_doubles() {
+        assert!(BUILTINS.is_sorted_by(|a, b| a.path < b.path));
+        let mut names: Vec<_> = BUILTINS.iter().map(|builtin| (builtin.group, builtin.resource)).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), BUILTINS.len());
+        assert_eq!(builtin("", "nodes").map(|builtin| builtin.path), Some("minions"));
+        assert_eq!(builtin("apps", "nodes"), None);
+    }
+}

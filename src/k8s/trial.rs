@@ -8,6 +8,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
+use super::kms_envelope::BadEnvelope;
 use super::local_key::{LocalKey, LocalProvider};
 use super::object;
 use super::resource::Located;
@@ -72,6 +73,9 @@ pub enum OpenError {
     Box,
     #[error("the stored data was shorter than the required size")]
     TooShort,
+    /// No KMS envelope, whatever key the service may hold.
+    #[error(transparent)]
+    Envelope(BadEnvelope),
 }
 
 /// What decides an [`OpenError`].
@@ -90,6 +94,7 @@ pub enum Cause {
 }
 
 impl OpenError {
+    /// All whose text is fixed.
     pub const ALL: [Self; 10] = [
         Self::NoMatchingPrefix,
         Self::NoMatchingAesKey,
@@ -110,7 +115,7 @@ impl OpenError {
             Self::NoMatchingAesKey | Self::NoMatchingSecretboxKey => Cause::KeyNameMissing,
             Self::IdentityOnEncrypted => Cause::ConfigMissing,
             Self::Authentication | Self::Padding | Self::Unpadded | Self::Box => Cause::MaterialDiffers,
-            Self::BlockSize | Self::TooShort => Cause::Damaged,
+            Self::BlockSize | Self::TooShort | Self::Envelope(_) => Cause::Damaged,
         }
     }
 

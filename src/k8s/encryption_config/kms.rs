@@ -39,19 +39,37 @@ fn endpoint(endpoint: &str) -> Option<String> {
     if endpoint.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return invalid("invalid control character in URL");
     }
-    let Some(scheme) = scheme(endpoint) else { return invalid("missing protocol scheme") };
+    let (url, fragment) = endpoint.split_once('#').unwrap_or((endpoint, ""));
+    let Some(scheme) = scheme(url) else { return invalid("missing protocol scheme") };
     if !scheme.eq_ignore_ascii_case("unix") {
         return Some(format!("unsupported scheme {scheme:?} for KMS provider, only unix is supported"));
     }
-    let rest = endpoint.get(scheme.len() + 1..).unwrap_or_default();
-    if !escapes_are_whole(rest) {
+    let rest = url.get(scheme.len() + 1..).unwrap_or_default().split('?').next().unwrap_or_default();
+    let (host, path) = match rest.strip_prefix("//") {
+        Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+        None if rest.starts_with('/') => ("", rest),
+        // Go calls this form opaque and looks no further.
+        None => ("", ""),
+    };
+    if !escapes_are_whole(path) || !escapes_are_whole(fragment) {
         return invalid("invalid URL escape");
     }
-    let host = rest.strip_prefix("//").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    if host.is_some_and(|host| host.contains([' ', '\\', '^', '`', '{', '|', '}'])) {
-        return invalid("invalid character in host name");
+    host_mistake(host).and_then(invalid)
+}
+
+fn host_mistake(host: &str) -> Option<&'static str> {
+    if host.contains([' ', '\\', '^', '`', '{', '|', '}', '%']) {
+        return Some("invalid character in host name");
     }
-    None
+    let (is_closed, port) = match host.strip_prefix('[') {
+        Some(rest) => (rest.contains(']'), rest.rsplit_once(']').map_or("", |(_, port)| port)),
+        None => (true, host.rfind(':').and_then(|at| host.get(at..)).unwrap_or_default()),
+    };
+    if !is_closed {
+        return Some("missing ']' in host");
+    }
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+    if is_port { None } else { Some("invalid port after host") }
 }
 
 /// What stands before the first colon; empty when the text has no scheme, none when it begins with a colon.
@@ -70,8 +88,7 @@ fn scheme(url: &str) -> Option<&str> {
 
 fn escapes_are_whole(text: &str) -> bool {
     let is_hex = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit());
-    let before_fragment = text.split('?').next().unwrap_or_default();
-    let mut bytes = before_fragment.bytes();
+    let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         if byte == b'%' && !(is_hex(bytes.next()) && is_hex(bytes.next())) {
             return false;
@@ -166,10 +183,20 @@ mod tests {
 
     #[test]
     fn endpoints_are_unix_sockets() {
-        for good in ["unix:///run/kms.sock", "unix:///@abstract", "UNIX:///x", "unix:relative"] {
+        for good in ["unix:///run/kms.sock", "unix:///@abstract", "UNIX:///x", "unix:relative", "unix://a:1/x", "unix:///x?%zz"] {
             assert_eq!(endpoint(good), None, "{good}");
         }
-        for bad in ["/run/kms.sock", "http://x", ":x", "unix:///a\u{1}", "unix:///%zz", "unix://a b/c", "1unix:///x"] {
+        for bad in [
+            "/run/kms.sock",
+            "http://x",
+            ":x",
+            "unix:///a\u{1}",
+            "unix:///%zz",
+            "unix://a b/c",
+            "1unix:///x",
+            "unix://[::1/x",
+            "unix://a:b/x",
+        ] {
             assert!(endpoint(bad).is_some(), "{bad:?}");
         }
     }

@@ -228,8 +228,8 @@ impl Parser {
             }
         };
         let mut fields = Fields(Vec::new());
-        for (name, value) in entries {
-            let Some(known) = known.iter().find(|known| **known == name.as_str()) else {
+        for (name, value) in with_merged(entries) {
+            let Some(known) = known.iter().find(|known| **known == name) else {
                 self.mistakes.add(value.line, path, format!("unknown field {}", shown(name)));
                 continue;
             };
@@ -240,6 +240,27 @@ impl Parser {
         }
         Some(fields)
     }
+}
+
+/// Entries with those of merge keys (`<<: *anchor`) in their place. A merged
+/// field that is also given is given twice: strict decoding knows no override.
+fn with_merged(entries: &[(Zeroizing<String>, Node)]) -> Vec<(&str, &Node)> {
+    let mut all = Vec::new();
+    for (name, node) in entries {
+        match &node.value {
+            Value::Map(merged) if name.as_str() == "<<" => all.extend(with_merged(merged)),
+            Value::List(items) if name.as_str() == "<<" => {
+                for item in items {
+                    match &item.value {
+                        Value::Map(merged) => all.extend(with_merged(merged)),
+                        _ => all.push(("<<", item)),
+                    }
+                }
+            }
+            _ => all.push((name.as_str(), node)),
+        }
+    }
+    all
 }
 
 fn kind_of(value: &Value) -> &'static str {

@@ -1,4 +1,4 @@
-//! YAML as a tree with lines, doubled fields kept, so that every mistake of a
+//! YAML as a tree with lines, doubled fields and merge keys kept, so that every mistake of a
 //! file can be shown at once.
 //!
 //! Bounds: a megabyte of text, and a budget of nodes, depth and aliases far
@@ -8,7 +8,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::options::DuplicateKeyPolicy;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Options, Spanned};
 use zeroize::Zeroizing;
 
@@ -75,7 +75,6 @@ fn options() -> Options {
             max_events: 4 * MAX_NODES,
             max_aliases: MAX_ALIASES,
             max_anchors: MAX_ALIASES,
-            max_merge_keys: MAX_ALIASES,
             max_recorded_anchor_events: MAX_NODES,
             max_recorded_anchor_bytes: MAX_BYTES,
             max_total_scalar_bytes: MAX_BYTES,
@@ -85,6 +84,7 @@ fn options() -> Options {
             max_replay_stack_depth: MAX_DEPTH,
         },
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        merge_keys: MergeKeyPolicy::AsOrdinary,
         emit_comments: false,
         with_snippet: false,
     }
@@ -144,8 +144,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
         Ok(Value::Number(None))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Number(None))
+    /// The API server passes `1e3` on as `1000`.
+    #[allow(clippy::cast_possible_truncation)] // checked to be whole and small
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        let is_exact = number.fract() == 0.0 && number.abs() < f64::from(u32::MAX);
+        Ok(Value::Number(is_exact.then_some(number as i64)))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
