@@ -72,8 +72,10 @@ codes! {
     LEDGER_CHAIN_GAP = "ledger.chain.gap", Bad, false, "records of a signer are missing from the ledger", "find out who removed them; a record that still waits in an outbox closes the gap when it is delivered";
     LEDGER_CHAIN_FORK = "ledger.chain.fork", Bad, false, "a signer has two records with one number", "find out whether its key or its state directory was copied";
     LEDGER_CHAIN_BROKEN = "ledger.chain.broken", Bad, false, "a record is not the one that the signer's next record was written after", "find out who overwrote it; the ledger was changed after the fact";
+    LEDGER_RECORD_VANISHED = "ledger.record-vanished", Bad, false, "a record that this host has seen in the ledger is not there any more", "find out who removed or replaced it";
     CATALOG_BROKEN = "catalog.broken", CouldNotRun, false, "the catalog cannot be used", "run holdfast catalog rebuild";
     SNAPSHOT_UNKNOWN = "snapshot.unknown", CouldNotRun, false, "no snapshot has this id", "holdfast list shows what exists";
+    SNAPSHOT_AMBIGUOUS = "snapshot.ambiguous", Usage, false, "more than one snapshot has an id that starts so", "give more of the id";
     SNAPSHOT_NONE = "snapshot.none", CouldNotRun, false, "there is no snapshot yet", "take one with holdfast snapshot";
     SNAPSHOT_ALTERED = "snapshot.altered", Bad, false, "the stored object differs from its signed manifest", "treat the object as lost; rehearse another snapshot";
     INSPECT_UNREADABLE = "inspect.unreadable", CouldNotRun, false, "the file cannot be read", "check the path and its permissions";

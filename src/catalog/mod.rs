@@ -5,9 +5,20 @@
 //! from the ledger, and answers are equal afterwards.
 //!
 //! Invariants: only records that the ledger verified come in; a fold is one
-//! transaction and the same history folds to the same answers.
+//! transaction and the same history folds to the same answers; a snapshot is
+//! listed only with its manifest, and is restorable only with a receipt for
+//! every key that it needs.
 
 mod database;
+mod fold;
 pub mod journal;
+pub mod keys;
+pub mod proofs;
+mod records;
+mod rows;
+pub mod snapshots;
 
-pub use database::Catalog;
+pub use database::{Catalog, Rebuilt};
+pub use keys::KeyRow;
+pub use proofs::Proven;
+pub use snapshots::{SnapshotDetail, SnapshotRow};

@@ -1,0 +1,89 @@
+//! Proofs: what rehearsals showed about a snapshot, and how old that is.
+//!
+//! An attestation counts for the very manifest that it names by digest, and
+//! for no other.
+
+use rusqlite::{OptionalExtension, Row, params};
+use serde::Serialize;
+
+use super::Catalog;
+use super::fold::rung_number;
+use crate::base::failure::Failure;
+use crate::base::ids::{RunId, SnapshotId};
+use crate::record::Rung;
+use crate::record::attestation::Attestation;
+
+/// A rung that was reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Proven {
+    pub snapshot: SnapshotId,
+    pub rung: Rung,
+    /// RFC 3339, UTC.
+    pub at: String,
+    pub run: RunId,
+}
+
+/// A rehearsal, whatever came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attempt {
+    pub run: RunId,
+    pub at: String,
+    pub passed: bool,
+    /// The stable code of the failure that ended it.
+    pub failure: Option<String>,
+}
+
+impl Catalog {
+    /// The newest rehearsal of any snapshot that passed, at `rung` or above:
+    /// its age is the headline of every status.
+    pub fn last_proof(&self, rung: Rung) -> Result<Option<Proven>, Failure> {
+        self.proven(
+            "SELECT a.snapshot, a.reached, a.finished, a.run FROM attestation a
+             WHERE a.passed AND a.reached >= ?1 AND EXISTS (
+                SELECT 1 FROM snapshot s JOIN record r USING (path) WHERE r.sha256 = a.manifest)
+             ORDER BY a.finished DESC, a.run DESC LIMIT 1",
+            params![rung_number(rung)],
+        )
+    }
+
+    /// Every rehearsal of a snapshot, the newest first.
+    pub fn attestations(&self, snapshot: &SnapshotId) -> Result<Vec<Attestation>, Failure> {
+        self.documents(
+            "SELECT r.document FROM attestation a JOIN record r USING (path)
+             WHERE a.snapshot = ?1 ORDER BY a.finished DESC, a.run DESC",
+            [snapshot.as_str()],
+        )
+    }
+
+    /// The highest rung that the manifest of this digest reached, and when last.
+    pub(super) fn highest(&self, manifest: &str) -> Result<Option<Proven>, Failure> {
+        self.proven(
+            "SELECT snapshot, reached, finished, run FROM attestation
+             WHERE manifest = ?1 AND reached IS NOT NULL ORDER BY reached DESC, finished DESC, run DESC LIMIT 1",
+            [manifest],
+        )
+    }
+
+    pub(super) fn last_attempt(&self, manifest: &str) -> Result<Option<Attempt>, Failure> {
+        let read = |row: &Row<'_>| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?, row.get::<_, Option<String>>(3)?))
+        };
+        let sql = "SELECT run, finished, passed, failure FROM attestation
+                   WHERE manifest = ?1 ORDER BY finished DESC, run DESC LIMIT 1";
+        let row = self.connection.query_row(sql, [manifest], read).optional().map_err(|e| self.failure(e))?;
+        row.map(|(run, at, passed, failure)| Ok(Attempt { run: self.typed(&run)?, at, passed, failure })).transpose()
+    }
+
+    fn proven(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Option<Proven>, Failure> {
+        let read = |row: &Row<'_>| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?, row.get::<_, String>(3)?))
+        };
+        let row = self.connection.query_row(sql, parameters, read).optional().map_err(|e| self.failure(e))?;
+        row.map(|(snapshot, rung, at, run)| {
+            let rung = [Rung::Open, Rung::Boot, Rung::Serve, Rung::Cluster].into_iter().find(|r| rung_number(*r) == rung);
+            let rung = rung.ok_or_else(|| self.broken("a rung that does not exist"))?;
+            Ok(Proven { snapshot: self.typed(&snapshot)?, rung, at, run: self.typed(&run)? })
+        })
+        .transpose()
+    }
+}

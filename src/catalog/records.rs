@@ -1,0 +1,87 @@
+//! Receipts, host records and reports.
+
+use serde::Serialize;
+
+use super::Catalog;
+use crate::base::failure::Failure;
+use crate::base::ids::{Fingerprint, Principal, RunId, SnapshotId};
+use crate::record::attestation::ReportRecord;
+use crate::record::host::HostRecord;
+use crate::record::manifest::Manifest;
+use crate::record::receipt::Receipt;
+
+/// One line of `report`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReportRow {
+    pub run: RunId,
+    pub snapshot: SnapshotId,
+    /// RFC 3339, UTC.
+    pub written: String,
+    /// Where the record lies in the ledger.
+    pub path: String,
+}
+
+impl Catalog {
+    /// Deposits of one key, the newest first.
+    pub fn receipts(&self, fingerprint: &Fingerprint) -> Result<Vec<Receipt>, Failure> {
+        self.documents(
+            "SELECT r.document FROM receipt t JOIN record r USING (path)
+             WHERE t.fingerprint = ?1 ORDER BY t.deposited DESC, t.path DESC",
+            [fingerprint.as_str()],
+        )
+    }
+
+    /// All deposits that one host made, the newest first.
+    pub fn receipts_of(&self, host: &Principal) -> Result<Vec<Receipt>, Failure> {
+        let sql = "SELECT document FROM record WHERE kind = 'receipt' AND signer = ?1 ORDER BY seq DESC";
+        self.documents(sql, [host.as_str()])
+    }
+
+    /// What one host said of itself last.
+    pub fn host_record(&self, host: &Principal) -> Result<Option<HostRecord>, Failure> {
+        Ok(self.host_records(host)?.into_iter().next())
+    }
+
+    /// What one host said of itself, the newest first: in the order of its
+    /// chain, which no clock can change.
+    pub fn host_records(&self, host: &Principal) -> Result<Vec<HostRecord>, Failure> {
+        self.documents(
+            "SELECT r.document FROM host h JOIN record r USING (path) WHERE h.host = ?1 ORDER BY r.seq DESC",
+            [host.as_str()],
+        )
+    }
+
+    /// The newest record of every host, by name.
+    pub fn latest_host_records(&self) -> Result<Vec<HostRecord>, Failure> {
+        self.documents(
+            "SELECT r.document FROM host h JOIN record r USING (path)
+             WHERE r.seq = (SELECT max(r2.seq) FROM host h2 JOIN record r2 USING (path) WHERE h2.host = h.host)
+             ORDER BY h.host",
+            [],
+        )
+    }
+
+    /// The configuration that was in force when a snapshot was taken: the last
+    /// record that its signer wrote before the manifest.
+    pub fn host_record_of(&self, manifest: &Manifest) -> Result<Option<HostRecord>, Failure> {
+        let records: Vec<HostRecord> = self.host_records(&manifest.signer.name)?;
+        Ok(records.into_iter().find(|record| record.signer.seq < manifest.signer.seq))
+    }
+
+    /// All reports, the newest first.
+    pub fn reports(&self) -> Result<Vec<ReportRow>, Failure> {
+        let rows = self.rows("SELECT run, snapshot, written, path FROM report ORDER BY written DESC, run DESC", [], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get(3)?))
+        })?;
+        rows.into_iter()
+            .map(|(run, snapshot, written, path)| {
+                Ok(ReportRow { run: self.typed(&run)?, snapshot: self.typed(&snapshot)?, written, path })
+            })
+            .collect()
+    }
+
+    pub fn report(&self, run: &RunId) -> Result<Option<ReportRecord>, Failure> {
+        let sql = "SELECT r.document FROM report p JOIN record r USING (path) WHERE p.run = ?1";
+        Ok(self.documents(sql, [run.as_str()])?.into_iter().next())
+    }
+}
