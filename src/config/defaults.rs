@@ -37,3 +37,9 @@ pub const FENCE: FencePolicy = FencePolicy::Auto;
 pub const ETCD_READY_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 /// An API server fills its caches from all stored objects before it is ready.
 pub const APISERVER_READY_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// The recipients in `config.example.toml`: their identities were thrown away.
+pub const EXAMPLE_RECIPIENTS: [&str; 2] = [
+    "age17xarfy80gcht4hjexgvmkueukv2v6gqfy7dh9rd6p9fhqg849vlqjhgyy9",
+    "age1yrrh5hf93ax32zlgv7kptxwcl9ax7ql8slj0ugyvfwv9gda52uyqr0tgvw",
+];

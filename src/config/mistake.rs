@@ -5,6 +5,7 @@
 //! its key is one of ours and its value has a form that ours have. Of any other
 //! line only the key is shown.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -50,8 +51,9 @@ impl Mistake {
 /// Sorts mistakes by place and drops those that only follow from broken syntax:
 /// keys that seem to be missing, and values on the lines that did not parse.
 pub(super) fn settle(text: &str, mut mistakes: Vec<Mistake>) -> Vec<Mistake> {
-    let line_of = |mistake: &Mistake| mistake.span.as_ref().map(|span| position(text, span.start).0);
-    let broken: Vec<_> = mistakes.iter().filter(|m| m.kind == Kind::Syntax).filter_map(line_of).collect();
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let line_of = |m: &Mistake| m.span.as_ref().map(|span| ends.partition_point(|end| *end < span.start));
+    let broken: BTreeSet<_> = mistakes.iter().filter(|m| m.kind == Kind::Syntax).filter_map(line_of).collect();
     if mistakes.iter().any(|m| m.kind == Kind::Syntax) {
         mistakes.retain(|m| match m.kind {
             Kind::Syntax => true,
@@ -101,7 +103,7 @@ fn show(out: &mut String, file: &str, text: &str, span: &Range<usize>, message: 
 }
 
 /// Line and column, both from 0, the column in characters.
-pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
+fn position(text: &str, offset: usize) -> (usize, usize) {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;

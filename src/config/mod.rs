@@ -151,16 +151,23 @@ impl Config {
     /// What this configuration cannot promise.
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
-        [
+        let stores = [
             ("snapshots.store.fs", &self.snapshots.store),
             ("escrow.store.fs", &self.escrow.store),
             ("ledger.store.fs", &self.ledger.store),
-        ]
-        .into_iter()
-        .map(|(about, StoreConfig::Fs { path })| Note {
+        ];
+        let unseparated = stores.into_iter().map(|(about, StoreConfig::Fs { path })| Note {
             about,
             text: format!("no credential separation: whoever is root on this host can read and destroy {}", path.display()),
-        })
-        .collect()
+        });
+        let sealed = [("snapshots.recipients", &self.snapshots), ("escrow.recipients", &self.escrow)];
+        let of_the_example = |store: &SealedStoreConfig| {
+            store.recipients.iter().any(|recipient| defaults::EXAMPLE_RECIPIENTS.contains(&recipient.as_str()))
+        };
+        let unreadable = sealed.into_iter().filter(|(_, store)| of_the_example(store)).map(|(about, _)| Note {
+            about,
+            text: "a recipient is still that of config.example.toml: nobody can open what is sealed to it".to_owned(),
+        });
+        unseparated.chain(unreadable).collect()
     }
 }

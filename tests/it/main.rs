@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
 mod bolt;
+mod config;
 mod data;
 mod inspect;
 mod k8s_vectors;

@@ -1,0 +1,284 @@
+//! Configurations with mistakes: what an operator reads.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+use holdfast::base::exit::Exit;
+use holdfast::base::failure::Failure;
+use holdfast::config::{self, Config, FencePolicy, StoreConfig};
+
+const ONE: &str = "age17xarfy80gcht4hjexgvmkueukv2v6gqfy7dh9rd6p9fhqg849vlqjhgyy9";
+const TWO: &str = "age1yrrh5hf93ax32zlgv7kptxwcl9ax7ql8slj0ugyvfwv9gda52uyqr0tgvw";
+
+/// The least that a host which takes snapshots needs.
+fn good() -> String {
+    format!(
+        r#"cluster = "prod-eu1"
+[host]
+name = "cp-1"
+[etcd]
+endpoints = ["http://127.0.0.1:2379"]
+[snapshots]
+recipients = ["{ONE}"]
+store.fs.path = "/srv/a"
+[escrow]
+recipients = ["{TWO}"]
+store.fs.path = "/srv/b"
+[ledger]
+store.fs.path = "/srv/c"
+"#
+    )
+}
+
+fn parse(text: &str) -> Result<Config, Failure> {
+    config::parse("holdfast.toml", text)
+}
+
+/// The code and the list of a configuration that is refused.
+fn refused(text: &str) -> (&'static str, String) {
+    let failure = parse(text).unwrap_err();
+    assert_eq!(failure.exit(), Exit::Usage);
+    (failure.code().name, failure.cause().to_owned())
+}
+
+/// One line of the good configuration, changed.
+fn changed(from: &str, to: &str) -> String {
+    let text = good();
+    assert_eq!(text.matches(from).count(), 1, "{from}");
+    text.replace(from, to)
+}
+
+#[test]
+fn the_least_configuration_is_good() {
+    let config = parse(&good()).unwrap();
+    assert_eq!(config.snapshots.store, StoreConfig::Fs { path: "/srv/a".into() });
+    assert_eq!((config.backup.image_limit, config.backup.compression_level), (2 << 30, 3));
+    assert_eq!(config.backup.escrow_deadline, Duration::from_secs(60));
+    assert_eq!(config.rehearsal.fence, FencePolicy::Auto);
+    assert_eq!(config.notes().iter().filter(|note| note.text.contains("no credential separation")).count(), 3);
+}
+
+#[test]
+fn a_host_without_etcd_needs_no_recipients() {
+    let text = format!("{}\n", good().replace("[etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n", ""));
+    let text = text.replace(&format!("recipients = [\"{ONE}\"]\n"), "").replace(&format!("recipients = [\"{TWO}\"]\n"), "");
+    let config = parse(&text).unwrap();
+    assert!(config.etcd.is_none() && config.snapshots.recipients.is_empty());
+    let with_etcd = format!("{text}[etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n");
+    let (_, list) = refused(&with_etcd);
+    assert!(list.contains("snapshots.recipients is missing") && list.contains("escrow.recipients is missing"), "{list}");
+}
+
+#[test]
+fn all_mistakes_are_shown_at_once_with_line_and_caret() {
+    let text = good()
+        .replace("prod-eu1", "kubernetes")
+        .replace("name = \"cp-1\"", "nmae = \"cp-1\"")
+        .replace("http://127.0.0.1:2379", "http://10.0.0.1:2379")
+        .replace("[escrow]\n", "[escrow]\nprefix = 7\n")
+        .replace("/srv/c", "srv/c")
+        + "[rehersal]\nfence = true\n[backup]\nescrow_deadline = \"soon\"\nimage_limit = \"1KiB\"\n";
+    let (code, list) = refused(&text);
+    assert_eq!(code, "config.invalid");
+    let expected = r#"9 mistakes
+holdfast.toml:1:11: cluster must not be kubeadm's default name, which every cluster has; choose one that no other cluster has
+  1 | cluster = "kubernetes"
+    |           ^^^^^^^^^^^^
+holdfast.toml:2:2: host.name is missing
+  2 | [host]
+    |  ^^^^
+holdfast.toml:3:1: unknown key in [host]; did you mean name?
+  3 | nmae = …
+    | ^^^^
+holdfast.toml:5:14: etcd.endpoints must be https: whoever can read or alter this stream has the whole cluster (http is for loopback)
+  5 | endpoints = ["http://10.0.0.1:2379"]
+    |              ^^^^^^^^^^^^^^^^^^^^^^
+holdfast.toml:10:10: escrow.prefix must be text in quotes
+  10 | prefix = 7
+     |          ^
+holdfast.toml:14:17: ledger.store.fs.path must be an absolute path
+  14 | store.fs.path = "srv/c"
+     |                 ^^^^^^^
+holdfast.toml:15:2: unknown key; did you mean rehearsal?
+  15 | [rehersal]
+     |  ^^^^^^^^
+holdfast.toml:18:19: backup.escrow_deadline must be a duration in quotes, such as "30s", "5m" or "1h 30m"
+  18 | escrow_deadline = "soon"
+     |                   ^^^^^^
+holdfast.toml:19:15: backup.image_limit must lie between 1.0 MiB and 1.0 TiB
+  19 | image_limit = "1KiB"
+     |               ^^^^^^"#;
+    assert_eq!(list, expected);
+}
+
+#[test]
+fn broken_syntax_is_shown_with_the_mistakes_that_do_not_follow_from_it() {
+    let text = changed("name = \"cp-1\"", "name = \"cp-1").replace("/srv/c", "srv/c") + "[backup]\nimage_limit = 2GiB\n";
+    let (code, list) = refused(&text);
+    assert_eq!(code, "config.invalid");
+    assert!(list.contains("holdfast.toml:3:") && list.contains("holdfast.toml:15:"), "{list}");
+    assert!(list.contains("ledger.store.fs.path must be an absolute path"), "{list}");
+    assert!(!list.contains("missing"), "{list}");
+}
+
+#[test]
+fn each_mistake_has_its_message() {
+    for (from, to, message) in [
+        ("cluster = \"prod-eu1\"", "", "holdfast.toml: cluster is missing"),
+        ("cluster = \"prod-eu1\"", "cluster = \"Prod\"", "cluster is wrong: a cluster name must be"),
+        ("[host]", "host = \"x\"\n[hots]", "host must be a table"),
+        ("endpoints = [\"http://127.0.0.1:2379\"]", "endpoints = []", "etcd.endpoints must have at least one item"),
+        ("endpoints = [\"http://127.0.0.1:2379\"]", "endpoints = \"http://127.0.0.1:2379\"", "etcd.endpoints must be a list"),
+        ("http://127.0.0.1", "https://127.0.0.1", "etcd.ca is missing: an https endpoint needs"),
+        ("[etcd]", "[etcd]\ncert = \"/x\"", "etcd.key is missing: it belongs to etcd.cert"),
+        ("[etcd]", "[etcd]\nkey = \"/x\"", "etcd.cert is missing: it belongs to etcd.key"),
+        ("[etcd]", "[etcd]\nstall_timeout = 30", "etcd.stall_timeout must be a duration"),
+        ("[etcd]", "[etcd]\nstall_timeout = \"0s\"", "etcd.stall_timeout must lie between 1.0 s and 1 d 0 h"),
+        ("[etcd]", "[backup]\ncompression_level = 22\n[etcd]", "backup.compression_level must be a number from 1 to 19"),
+        ("[etcd]", "[rehearsal]\nfence = \"maybe\"\n[etcd]", "rehearsal.fence must be \"auto\", true or false"),
+        ("store.fs.path = \"/srv/a\"", "", "snapshots.store is missing"),
+        ("store.fs.path = \"/srv/a\"", "store.s3.bucket = \"b\"", "snapshots.store.fs is missing: it is the kind of store"),
+        ("store.fs.path = \"/srv/a\"", "store.s3.bucket = \"b\"", "unknown key in [snapshots.store]; known here: fs"),
+        ("store.fs.path = \"/srv/a\"", "store.fs = {}", "snapshots.store.fs.path is missing"),
+        ("store.fs.path = \"/srv/a\"", "store.fs.path = \"/srv/a\"\nstore.s3.bucket = \"b\"", "unknown key in [snapshots.store]"),
+        (ONE, "age1notarecipient", "snapshots.recipients must be a native age recipient"),
+    ] {
+        let (code, list) = refused(&changed(from, to));
+        assert_eq!(code, "config.invalid", "{list}");
+        assert!(list.contains(message), "{to}: {list}");
+    }
+}
+
+#[test]
+fn what_could_be_a_secret_is_not_repeated() {
+    let identity = "AGE-SECRET-KEY-1HUNTER2";
+    for (from, to) in [
+        ("[etcd]", "[etcd]\npassword = \"hunter2\"".to_owned()),
+        ("[etcd]", "[etcd]\npassword = \"hunter2".to_owned()),
+        ("[etcd]", "[vault]\ntoken = 'hunter2'\nca = \"hunter2\"\n[etcd]".to_owned()),
+        ("127.0.0.1", "root:hunter2@127.0.0.1".to_owned()),
+        (ONE, identity.to_owned()),
+        ("[host]", format!("[host]\nsigning_key = \"{identity}\"")),
+        ("[host]", "[host]\nsigning_key = \"hunter2\"".to_owned()),
+        ("[host]", "[host]\nsigning_key = \"\"\"\n-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n\"\"\"".to_owned()),
+        ("[host]", "hunter2\n[host]".to_owned()),
+        ("store.fs.path = \"/srv/a\"", "store = { s3 = { bucket = \"b\", secret_key = \"hunter2\" } }".to_owned()),
+    ] {
+        let failure = parse(&changed(from, &to)).unwrap_err();
+        let text = format!("{failure:?}{failure}").to_lowercase();
+        assert!(!text.contains("hunter2"), "{to}: {text}");
+        assert!(text.contains("holdfast.toml:"), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_a_mistake_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("holdfast.toml");
+    let code = |path: &Path| config::load(path).unwrap_err().code().name;
+    assert_eq!(code(&path), "config.unreadable");
+    assert_eq!(code(dir.path()), "config.unreadable");
+    fs::write(&path, b"cluster = \"\xff\"").unwrap();
+    assert_eq!(code(&path), "config.unreadable");
+    fs::write(&path, vec![b'#'; 2 << 20]).unwrap();
+    assert_eq!(code(&path), "config.unreadable");
+    fs::write(&path, "").unwrap();
+    assert_eq!(code(&path), "config.invalid");
+    fs::write(&path, good()).unwrap();
+    assert!(config::load(&path).is_ok());
+}
+
+#[test]
+fn no_input_makes_the_parser_panic() {
+    let text = good();
+    for cut in (0..text.len()).step_by(5) {
+        let _ = parse(&text[..cut]);
+        let _ = parse(&format!("{}\u{0}ü\"{}", &text[..cut], &text[cut..]));
+    }
+    let deep = format!("a = {}", "[".repeat(50_000));
+    assert!(parse(&deep).is_err());
+    assert!(parse(&"x=1\n".repeat(10_000)).unwrap_err().cause().len() < 100_000);
+}
+
+/// Keys stored beside the snapshot: whoever gets the folder has all.
+#[test]
+fn c_020_keys_and_snapshots_share_no_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    fs::create_dir_all(root.join("a/inner")).unwrap();
+    fs::create_dir(root.join("b")).unwrap();
+    fs::create_dir(root.join("ab")).unwrap();
+    symlink(root.join("a"), root.join("link")).unwrap();
+    let at = |snapshots: &str, escrow: &str, ledger: &str| {
+        let path = |name: &str| format!("\"{}/{name}\"", root.display());
+        good().replace("\"/srv/a\"", &path(snapshots)).replace("\"/srv/b\"", &path(escrow)).replace("\"/srv/c\"", &path(ledger))
+    };
+    for (snapshots, escrow, ledger) in [
+        ("a", "a", "b"),
+        ("a", "a/", "b"),
+        ("a", "./b/../a", "ab"),
+        ("a", "a/inner", "b"),
+        ("a/inner", "a", "b"),
+        ("link", "a", "b"),
+        ("link/inner", "a", "b"),
+        ("a/not/yet", "link/not", "b"),
+        ("a", "b", "a"),
+        ("a", "b", "b/ledger"),
+        ("later", "b", "later/ledger"),
+    ] {
+        let (code, list) = refused(&at(snapshots, escrow, ledger));
+        assert_eq!(code, "config.not-separated", "{list}");
+        assert_eq!(list.matches("store.fs.path = ").count(), 2, "both places are named: {list}");
+    }
+    for (snapshots, escrow, ledger) in [("a", "b", "ab"), ("a/inner", "a/inner2", "b"), ("later", "later2", "b")] {
+        assert!(parse(&at(snapshots, escrow, ledger)).is_ok(), "{snapshots} {escrow} {ledger}");
+    }
+}
+
+#[test]
+fn c_020_keys_and_snapshots_share_no_recipient_and_no_identity() {
+    let (code, list) = refused(&changed(TWO, ONE));
+    assert_eq!(code, "config.not-separated");
+    let expected = format!(
+        "1 mistake
+holdfast.toml:10:15: escrow.recipients shares a recipient with snapshots.recipients
+  10 | recipients = [\"{ONE}\"]
+     |               {carets}
+holdfast.toml:7:15: [snapshots] says so here
+  7 | recipients = [\"{ONE}\"]
+    |               {carets}",
+        carets = "^".repeat(64)
+    );
+    assert_eq!(list, expected);
+
+    let with_identities = |one: &str, two: &str| {
+        changed("[snapshots]", &format!("[snapshots]\nidentity_file = \"{one}\""))
+            .replace("[escrow]", &format!("[escrow]\nidentity_file = \"{two}\""))
+    };
+    assert_eq!(refused(&with_identities("/etc/id", "/etc/../etc/id")).0, "config.not-separated");
+    assert!(parse(&with_identities("/etc/id1", "/etc/id2")).is_ok());
+}
+
+#[test]
+fn c_020_no_secret_file_lies_in_a_store() {
+    for (from, to) in [
+        ("[host]", "[host]\nsigning_key = \"/srv/c/key\""),
+        ("[etcd]", "[backup]\nencryption_config = \"/srv/a/encryption.yaml\"\n[etcd]"),
+        ("[snapshots]", "[snapshots]\nidentity_file = \"/srv/b/../a/identity\""),
+        ("[etcd]", "[etcd]\ncert = \"/x\"\nkey = \"/srv/a/pki/client.key\""),
+    ] {
+        let (code, list) = refused(&changed(from, to));
+        assert_eq!(code, "config.not-separated", "{list}");
+        assert!(list.contains("whoever gets the store gets the secret"), "{list}");
+    }
+    assert!(parse(&changed("[host]", "[host]\nsigning_key = \"/srv/key\"")).is_ok());
+}
+
+#[test]
+fn a_mistake_elsewhere_is_shown_together_with_what_is_not_apart() {
+    let (code, list) = refused(&changed(TWO, ONE).replace("cp-1", "cp 1"));
+    assert_eq!(code, "config.invalid");
+    assert!(list.starts_with("2 mistakes") && list.contains("shares a recipient"), "{list}");
+}
