@@ -56,6 +56,13 @@ impl EtcdClient {
         Ok(Self { endpoints: config.endpoints.clone(), tls, connect_timeout: config.connect_timeout })
     }
 
+    /// A client of one member, with certificates that lie in no file.
+    #[must_use]
+    pub fn of_pem(endpoint: String, ca: &str, cert: &str, key: &str, connect_timeout: Duration) -> Self {
+        let tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca)).identity(Identity::from_pem(cert, key));
+        Self { endpoints: vec![endpoint], tls: Some(tls), connect_timeout }
+    }
+
     /// One endpoint, never balanced: the stream must be of the member asked.
     async fn connect(&self, endpoint: &str, require_leader: bool) -> Result<Client, Failure> {
         let mut options = ConnectOptions::new().with_connect_timeout(self.connect_timeout).with_require_leader(require_leader);

@@ -6,4 +6,9 @@
 //! authorities, write to production, or call a snapshot proven that a step did
 //! not prove.
 
+pub mod apiserver;
+pub mod index;
+pub mod member;
 pub mod pki;
+pub mod reading;
+pub mod symptom;

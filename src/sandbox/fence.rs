@@ -31,6 +31,8 @@ use crate::base::failure::Failure;
 pub enum Fencing {
     /// Where the machine allows it; else the fence says why not.
     IfPossible,
+    /// Without a fence there is no sandbox.
+    Required,
     /// Never, as where the machine does not allow it.
     Never,
 }
@@ -105,6 +107,12 @@ impl Fence {
         }
     }
 
+    /// `network`, `PID`, …; none without a fence.
+    #[must_use]
+    pub fn namespaces(&self) -> Vec<&'static str> {
+        if self.is_raised() { SPACES.iter().map(|(name, ..)| *name).collect() } else { Vec::new() }
+    }
+
     /// The network namespace, for a thread that enters it; none without a fence.
     pub(super) fn network(&self) -> Result<Option<OwnedFd>, Failure> {
         match &self.state {
@@ -142,8 +150,7 @@ impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
             State::Raised { proof, .. } => {
-                let names: Vec<_> = SPACES.iter().map(|(name, ..)| *name).collect();
-                write!(f, "fenced: own {} namespaces; {proof}", names.join(", "))
+                write!(f, "fenced: own {} namespaces; {proof}", self.namespaces().join(", "))
             }
             State::Absent { reason } => write!(f, "not fenced: {reason}"),
         }
@@ -173,17 +180,20 @@ impl Proof {
 /// Raises a fence and gives the thread that starts children inside it.
 ///
 /// # Errors
-/// `sandbox.failed` when not even an unfenced sandbox can be had. That a fence
-/// cannot be raised is no error: the fence says so.
+/// `sandbox.failed` when not even an unfenced sandbox can be had, or a fence is
+/// required and cannot be raised. Where it is not required, the fence says so.
 pub(super) fn raise(scratch: &Scratch, wish: Fencing) -> Result<(Spawner, Fence), Failure> {
     let reason = match wish {
         Fencing::Never => "switched off".to_owned(),
-        Fencing::IfPossible if !rustix::process::geteuid().is_root() => "not root".to_owned(),
-        Fencing::IfPossible => match try_raise(scratch) {
+        _ if !rustix::process::geteuid().is_root() => "not root".to_owned(),
+        _ => match try_raise(scratch) {
             Ok(raised) => return Ok(raised),
             Err(reason) => reason,
         },
     };
+    if wish == Fencing::Required {
+        return Err(Failure::new(&codes::SANDBOX_FAILED, "fence", format!("required, and cannot be raised: {reason}")));
+    }
     scratch.create_shared_memory()?;
     let spawner = Spawner::new().map_err(|e| Failure::because(&codes::SANDBOX_FAILED, "thread", &e))?;
     Ok((spawner, Fence { state: State::Absent { reason } }))

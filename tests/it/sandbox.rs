@@ -157,6 +157,23 @@ async fn without_a_fence_the_sandbox_says_so() {
 }
 
 #[tokio::test]
+async fn a_required_fence_is_raised_or_there_is_no_sandbox() {
+    let root = tempfile::tempdir().unwrap();
+    match Sandbox::up(root.path(), "test", Fencing::Required).await {
+        Ok(sandbox) => {
+            assert!(sandbox.fence().is_raised());
+            sandbox.down().await.unwrap();
+        }
+        Err(failure) => {
+            assert!(!rustix::process::geteuid().is_root(), "{failure}");
+            assert_eq!(failure.code(), &codes::SANDBOX_FAILED);
+            assert!(failure.cause().contains("not root"), "{failure}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn private_files_lie_in_memory_and_only_we_can_read_them() {
     for wish in [Fencing::IfPossible, Fencing::Never] {
         let root = tempfile::tempdir().unwrap();

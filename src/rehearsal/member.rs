@@ -1,0 +1,248 @@
+//! A restored etcd member of one: its data directory, its process, its answers.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::clock::Clock;
+use crate::base::codes;
+use crate::base::failure::Failure;
+use crate::base::secret::Secret;
+use crate::etcd::{EtcdClient, MemberStatus, Source};
+use crate::rehearsal::pki::{Authority, Leaf};
+use crate::sandbox::process::TAIL_LINES;
+use crate::sandbox::{Command, Forwarder, Found, Process, Program, Sandbox, Versions};
+
+pub const ETCD: Program = Program { name: "etcd", version_arguments: &["--version"] };
+pub const ETCDUTL: Program = Program { name: "etcdutl", version_arguments: &["version"] };
+
+/// etcd's own name for the member; it appears nowhere else.
+const NAME: &str = "scratch";
+/// Port choice races with the rest of the host where there is no fence.
+const START_ATTEMPTS: usize = 3;
+/// Between two questions whether a member is ready.
+const POLL: Duration = Duration::from_millis(100);
+/// A member on loopback accepts at once or not yet.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// etcd refuses writes above its quota, and a restored database counts whole.
+const MIN_QUOTA_BYTES: u64 = 8 << 30;
+
+/// Certificates for everybody who speaks to the member.
+#[derive(Debug)]
+pub struct MemberPki {
+    pub authority: Authority,
+    pub server: Leaf,
+    pub client: Leaf,
+}
+
+/// Where children find the files of a [`MemberPki`].
+#[derive(Debug, Clone)]
+pub struct MemberFiles {
+    pub authority: PathBuf,
+    server: PathBuf,
+    server_key: PathBuf,
+    pub client: PathBuf,
+    pub client_key: PathBuf,
+}
+
+/// A running member.
+#[derive(Debug)]
+pub struct Member {
+    process: Process,
+    /// Open as long as the member is asked from outside.
+    _door: Forwarder,
+    client: EtcdClient,
+    endpoint: String,
+    /// Inside the fence.
+    pub port: u16,
+    pub status: MemberStatus,
+}
+
+/// Which releases may restore and run a snapshot: its own minor version, else the next.
+///
+/// The storage version is in the bytes since etcd 3.6; before, the member's own version counts.
+///
+/// # Errors
+/// `tool.version` when neither is a version.
+pub fn wanted_versions(storage_version: Option<&str>, member_version: &str) -> Result<Versions, Failure> {
+    let text = storage_version.unwrap_or(member_version);
+    let mut parts = text.split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok(Versions::of(&[(major, minor), (major, minor.saturating_add(1))])),
+        _ => Err(Failure::new(&codes::TOOL_VERSION, "etcd", format!("the snapshot's version {text:?} is none"))),
+    }
+}
+
+impl MemberPki {
+    /// # Errors
+    /// `sandbox.failed` when the crypto library refuses.
+    pub fn new(clock: &dyn Clock) -> Result<Self, Failure> {
+        let authority = Authority::new("holdfast scratch etcd", clock.now())?;
+        let server = authority.server("scratch etcd")?;
+        // Where the snapshot has authentication switched on, etcd takes a
+        // certificate's common name for the user: only root may read everything.
+        let client = authority.client("root", None)?;
+        Ok(Self { authority, server, client })
+    }
+
+    /// Puts the files where children read them.
+    ///
+    /// # Errors
+    /// `sandbox.failed`.
+    pub fn write(&self, sandbox: &Sandbox) -> Result<MemberFiles, Failure> {
+        let write = |name: &str, text: &str| sandbox.write_private(name, text.as_bytes());
+        Ok(MemberFiles {
+            authority: write("etcd-ca.crt", &self.authority.certificate())?,
+            server: write("etcd-server.crt", &self.server.certificate)?,
+            server_key: write("etcd-server.key", self.server.key.expose())?,
+            client: write("etcd-client.crt", &self.client.certificate)?,
+            client_key: write("etcd-client.key", self.client.key.expose())?,
+        })
+    }
+}
+
+/// Writes a data directory from `image`, a whole snapshot file with its digest.
+///
+/// # Errors
+/// `tool.failed` with the program's words. A half-written directory goes with
+/// the sandbox.
+pub async fn restore(
+    sandbox: &Sandbox,
+    etcdutl: &Found,
+    image: rustix::fd::OwnedFd,
+    token: &str,
+    limit: Duration,
+) -> Result<PathBuf, Failure> {
+    let data = sandbox.directory().join("etcd");
+    // A member of one never speaks to its peer address; it must only be told one.
+    let peer = "https://127.0.0.1:2380";
+    // The image is never a file: etcdutl reads the sealed memory as its standard input.
+    let command = Command::new("etcdutl", &etcdutl.path)
+        .args(["snapshot", "restore", "/dev/stdin", "--name", NAME])
+        .args(["--initial-cluster", &format!("{NAME}={peer}"), "--initial-advertise-peer-urls", peer])
+        .args(["--initial-cluster-token", token, "--data-dir"])
+        .args([&data])
+        .input(image);
+    sandbox.run(command, limit).await?;
+    Ok(data)
+}
+
+/// Starts a member on `data` and waits until it has a leader: itself.
+///
+/// # Errors
+/// `rehearsal.not-ready` with the end of its log when it ends, or is not ready
+/// within `limit`; no process is left.
+pub async fn start(
+    sandbox: &Sandbox,
+    etcd: &Found,
+    data: &std::path::Path,
+    image_bytes: u64,
+    pki: &MemberPki,
+    files: &MemberFiles,
+    limit: Duration,
+) -> Result<Member, Failure> {
+    let mut attempt = 1;
+    loop {
+        let (port, peer_port) = (sandbox.free_port()?, sandbox.free_port()?);
+        let command = command(etcd, data, image_bytes, files, port, peer_port);
+        let process = sandbox.start(command).await?;
+        let door = sandbox.forward(port).await?;
+        let endpoint = format!("https://{}", door.address());
+        let key: &Secret<String> = &pki.client.key;
+        let client = EtcdClient::of_pem(
+            endpoint.clone(),
+            &pki.authority.certificate(),
+            &pki.client.certificate,
+            key.expose(),
+            CONNECT_TIMEOUT,
+        );
+        let (process, ready) = wait_ready(process, &client, limit).await;
+        match ready {
+            Ok(status) => return Ok(Member { process, _door: door, client, endpoint, port, status }),
+            Err(failure) if attempt < START_ATTEMPTS && failure.cause().contains("address already in use") => attempt += 1,
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+impl Member {
+    /// The hash over all revisions up to `revision`, with its compact revision.
+    ///
+    /// # Errors
+    /// `etcd.*` when it does not answer.
+    pub async fn hash_kv(&self, revision: i64) -> Result<crate::etcd::HashKv, Failure> {
+        self.client.hash_kv(&self.endpoint, revision).await
+    }
+
+    /// Keys alive at `revision`.
+    ///
+    /// # Errors
+    /// `etcd.*` when it does not answer.
+    pub async fn count(&self, revision: i64) -> Result<u64, Failure> {
+        self.client.count(&self.endpoint, revision).await
+    }
+
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// `sandbox.failed` when its end cannot be seen; it has been killed.
+    pub async fn stop(self) -> Result<(), Failure> {
+        self.process.stop().await.map(drop)
+    }
+}
+
+fn command(etcd: &Found, data: &std::path::Path, image_bytes: u64, files: &MemberFiles, port: u16, peer_port: u16) -> Command {
+    let (client, peer) = (format!("https://127.0.0.1:{port}"), format!("https://127.0.0.1:{peer_port}"));
+    let quota = MIN_QUOTA_BYTES.max(image_bytes.saturating_mul(2));
+    let files = [
+        ("--cert-file", &files.server),
+        ("--key-file", &files.server_key),
+        ("--trusted-ca-file", &files.authority),
+        ("--peer-cert-file", &files.server),
+        ("--peer-key-file", &files.server_key),
+        ("--peer-trusted-ca-file", &files.authority),
+    ];
+    Command::new("etcd", &etcd.path)
+        .args(["--name", NAME, "--client-cert-auth", "--peer-client-cert-auth"])
+        .args([format!("--quota-backend-bytes={quota}")])
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--listen-peer-urls", &peer])
+        .args(files.into_iter().flat_map(|(flag, path)| [flag.into(), path.clone().into_os_string()]))
+        .args(["--data-dir"])
+        .args([data])
+}
+
+async fn wait_ready(mut process: Process, client: &EtcdClient, limit: Duration) -> (Process, Result<MemberStatus, Failure>) {
+    let ready = async {
+        loop {
+            if let Some(Ok(status)) = client.statuses().await.into_iter().next()
+                && status.leader != 0
+            {
+                return status;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let cause = tokio::select! {
+        status = ready => return (process, Ok(status)),
+        ended = process.wait() => match ended {
+            Ok(status) => format!("it ended with {status}"),
+            Err(failure) => failure.cause().to_owned(),
+        },
+        () = tokio::time::sleep(limit) => format!("it was not ready within {}", crate::base::units::human_duration(limit)),
+    };
+    let tail = process.log_tail(TAIL_LINES);
+    let failure = Failure::new(&codes::REHEARSAL_NOT_READY, "restored etcd", format!("{cause}\n{tail}"));
+    (process, Err(failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_073_the_bytes_say_which_etcd_may_run_them() {
+        assert_eq!(wanted_versions(Some("3.6.0"), "3.6.16").unwrap().to_string(), "3.6.x or 3.7.x");
+        assert_eq!(wanted_versions(Some("3.7.0"), "3.6.16").unwrap().to_string(), "3.7.x or 3.8.x");
+        assert_eq!(wanted_versions(None, "3.5.35").unwrap().to_string(), "3.5.x or 3.6.x");
+        assert_eq!(wanted_versions(None, "unknown").unwrap_err().code(), &codes::TOOL_VERSION);
+    }
+}
