@@ -5,7 +5,9 @@
 mod bolt;
 mod config;
 mod data;
+mod encryption_config;
 mod inspect;
+mod k8s_hostile;
 mod k8s_vectors;
 mod ledger;
 mod record;
