@@ -1,5 +1,6 @@
 //! A scratch API server over a restored member: its files, its process, a client.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -100,7 +101,7 @@ pub async fn start(sandbox: &Sandbox, setup: &ApiSetup<'_>, clock: &dyn Clock, l
         let began = clock.uptime();
         let process = sandbox.start(command(setup, &files, port)).await?;
         let door = sandbox.forward(port).await?;
-        let client = client(&door, setup.pki)?;
+        let client = client(door.address(), &setup.pki.authority, &setup.pki.admin)?;
         let (process, ready) = wait_ready(process, &client, limit).await;
         match ready {
             Ok(()) => return Ok(ApiServer { process, _door: door, client, ready: clock.uptime().saturating_sub(began) }),
@@ -183,16 +184,20 @@ fn command(setup: &ApiSetup<'_>, files: &ApiFiles, port: u16) -> Command {
         .args(paths.into_iter().chain(encryption).flat_map(|(flag, path)| [flag.into(), path.clone().into_os_string()]))
 }
 
-fn client(door: &Forwarder, pki: &ApiPki) -> Result<kube::Client, Failure> {
+/// A client of the API server at `address`, with the rights of `admin`.
+///
+/// # Errors
+/// `sandbox.failed` when the certificates are of no use.
+pub fn client(address: SocketAddr, authority: &Authority, admin: &Leaf) -> Result<kube::Client, Failure> {
     let failed = |e: &(dyn std::error::Error + 'static)| Failure::because(&codes::SANDBOX_FAILED, "client of the API server", e);
-    let address = format!("https://{}", door.address()).parse::<http::Uri>().map_err(|e| failed(&e))?;
+    let address = format!("https://{address}").parse::<http::Uri>().map_err(|e| failed(&e))?;
     let mut config = kube::Config::new(address);
     let base64 = |text: &str| data_encoding::BASE64.encode(text.as_bytes());
-    config.root_cert = Some(vec![pki.authority.certificate_der()]);
+    config.root_cert = Some(vec![authority.certificate_der()]);
     config.read_timeout = Some(ANSWER_TIMEOUT);
     config.auth_info = AuthInfo {
-        client_certificate_data: Some(base64(&pki.admin.certificate)),
-        client_key_data: Some(SecretString::from(base64(pki.admin.key.expose()))),
+        client_certificate_data: Some(base64(&admin.certificate)),
+        client_key_data: Some(SecretString::from(base64(admin.key.expose()))),
         ..AuthInfo::default()
     };
     kube::Client::try_from(config).map_err(|e| failed(&e))

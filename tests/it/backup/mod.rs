@@ -1,0 +1,6 @@
+//! Taking snapshots from a scripted member into stores that fail on demand.
+
+mod bench;
+mod faults;
+mod order;
+mod streams;
