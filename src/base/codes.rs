@@ -85,6 +85,7 @@ codes! {
     RUN_UNKNOWN = "run.unknown", CouldNotRun, false, "no run has this id", "holdfast report lists runs";
     RUN_JOURNAL = "run.journal", CouldNotRun, false, "the journal refuses an illegal transition", "run holdfast catalog rebuild and start a new run";
     RUN_STEP_TIMEOUT = "run.step-timeout", CouldNotRun, true, "a step of the run did not end in its time", "look at what the step waits for, or raise its timeout in the runbook";
+    REPORT_TEMPLATE = "report.template", CouldNotRun, false, "the report cannot be rendered as HTML", "render it as Markdown or JSON, and report the mistake";
     TOOL_MISSING = "tool.missing", CouldNotRun, false, "a program that this step needs is not there", "run make tools, or set rehearsal.tools or HOLDFAST_TOOLS";
     TOOL_VERSION = "tool.version", CouldNotRun, false, "a program has a version that does not fit the snapshot", "provide the version named";
     TOOL_FAILED = "tool.failed", CouldNotRun, false, "a program that this step runs failed", "read the lines of its log that are shown";

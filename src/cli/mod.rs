@@ -1,5 +1,7 @@
 //! The command line: arguments, one file per subcommand, rendering.
 
+pub mod report;
+
 use std::process::ExitCode;
 
 use crate::base::exit::Exit;

@@ -12,6 +12,7 @@ mod k8s_hostile;
 mod k8s_vectors;
 mod ledger;
 mod record;
+mod report;
 mod runbook;
 mod sandbox;
 mod store;

@@ -2,5 +2,5 @@
 
 mod harness;
 mod journal;
-mod page;
+pub mod page;
 mod properties;
