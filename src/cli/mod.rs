@@ -1,6 +1,10 @@
 //! The command line: arguments, one file per subcommand, rendering.
 
+pub mod catalog;
+pub mod list;
 pub mod report;
+pub mod show;
+pub mod table;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@
 
 mod backup;
 mod bolt;
+mod catalog;
 mod config;
 mod data;
 mod encryption_config;

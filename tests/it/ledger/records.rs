@@ -35,6 +35,7 @@ pub fn id(clock: &str) -> SnapshotId {
 }
 
 pub fn receipt(link: Link, fingerprint: &str, clock: &str) -> Receipt {
+    let name = if fingerprint == KEY2 { "key2" } else { "key1" };
     let fingerprint: Fingerprint = fingerprint.parse().unwrap();
     let stem = format!("{}-cp-1-0a1b2c3d", id(clock).as_str().split_once('-').unwrap().0);
     Receipt {
@@ -44,7 +45,7 @@ pub fn receipt(link: Link, fingerprint: &str, clock: &str) -> Receipt {
         escrow_record: RecordRef { key: format!("backup/prod/keys/{fingerprint}/{stem}.json"), sha256: Sha256::of(b"") },
         fingerprint,
         provider: "aescbc".into(),
-        name: "key1".into(),
+        name: name.into(),
         sealed_to: vec![],
         deposited: time(clock),
         tool: "holdfast test".into(),

@@ -1,0 +1,46 @@
+//! `holdfast catalog rebuild`: the local catalog, made anew from the ledger.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use super::table::cell;
+use crate::base::codes;
+use crate::base::exit::Exit;
+use crate::base::failure::Failure;
+use crate::base::units::count;
+use crate::catalog::Rebuilt;
+use crate::ledger::{Finding, History};
+
+/// Prints what a rebuild read, and what it could not bring back. Records that
+/// are not believed make the answer bad.
+pub fn print_rebuilt(rebuilt: &Rebuilt, history: &History, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let findings = rebuilt.catalog.findings()?;
+    let printed = if json { as_json(rebuilt, history, &findings, out) } else { as_text(rebuilt, history, &findings, out) };
+    printed.map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    Ok(if findings.is_empty() { Exit::Good } else { Exit::Bad })
+}
+
+fn as_json(rebuilt: &Rebuilt, history: &History, findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
+    let document = json!({
+        "records": history.entries.len(),
+        "findings": findings,
+        "journals_lost": rebuilt.journals_lost,
+        "set_aside": rebuilt.set_aside.as_ref().map(|path| path.display().to_string()),
+    });
+    writeln!(out, "{document}")
+}
+
+fn as_text(rebuilt: &Rebuilt, history: &History, findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "catalog rebuilt from {} of the ledger", count(history.entries.len() as u64, "record"))?;
+    if let Some(path) = &rebuilt.set_aside {
+        writeln!(out, "the old file could not be used; it was moved to {}", path.display())?;
+    }
+    if rebuilt.journals_lost {
+        writeln!(out, "journals of runs are local: those of unfinished runs, where there were any, are lost")?;
+    }
+    for Finding { object, code, message } in findings {
+        writeln!(out, "finding: {}: {} [{}]", cell(object), cell(message), cell(code))?;
+    }
+    Ok(())
+}

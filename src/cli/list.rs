@@ -1,0 +1,168 @@
+//! `holdfast list`: what can be restored, how far that is proven, which keys
+//! it needs, and where those are.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::table::{about, ago, align_right, cell, keep_whole, lines, short, table};
+use crate::base::codes;
+use crate::base::exit::Exit;
+use crate::base::failure::Failure;
+use crate::base::units::count;
+use crate::catalog::snapshots::KeyNeeded;
+use crate::catalog::{Catalog, KeyRow, Proven, SnapshotRow};
+use crate::ledger::Finding;
+use crate::record::Rung;
+use crate::record::manifest::Quality;
+
+/// The lowest rung that counts as a restore: Kubernetes read the data.
+const RESTORED: Rung = Rung::Serve;
+
+/// Everything that `list` says.
+struct Listing {
+    /// The newest first.
+    snapshots: Vec<SnapshotRow>,
+    keys: Vec<KeyRow>,
+    last_proof: Option<Proven>,
+    findings: Vec<Finding>,
+}
+
+/// Prints the list. Findings are shown and do not change the exit code: the
+/// question was what exists.
+pub fn print(catalog: &Catalog, json: bool, out: &mut dyn Write, now: Timestamp) -> Result<Exit, Failure> {
+    let listing = Listing {
+        snapshots: catalog.snapshots()?,
+        keys: catalog.keys()?,
+        last_proof: catalog.last_proof(RESTORED)?,
+        findings: catalog.findings()?,
+    };
+    let printed = if json { as_json(&listing, out, now) } else { as_text(&listing, out, now) };
+    printed.map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    Ok(Exit::Good)
+}
+
+fn as_json(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result<()> {
+    let age = listing.last_proof.as_ref().and_then(|proof| proof.at.parse::<Timestamp>().ok());
+    let document = json!({
+        "snapshots": listing.snapshots,
+        "keys": listing.keys,
+        "last_proven_restore": listing.last_proof,
+        "last_proven_restore_age_seconds": age.map(|at| now.duration_since(at).as_secs()),
+        "findings": listing.findings,
+    });
+    writeln!(out, "{document}")
+}
+
+/// The newest stands last, just above the headline: a long list scrolls.
+fn as_text(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result<()> {
+    if listing.snapshots.is_empty() {
+        writeln!(out, "no snapshot yet: take one with holdfast snapshot")?;
+    } else {
+        let mut snapshots = table(&["SNAPSHOT", "REVISION", "RESTORABLE", "NEEDS KEY", "PROVEN"]);
+        keep_whole(&mut snapshots, 0);
+        align_right(&mut snapshots, &[1]);
+        for row in listing.snapshots.iter().rev() {
+            snapshots.add_row([
+                row.id.to_string(),
+                row.revision.to_string(),
+                restorable(row).into(),
+                row.keys.iter().map(needs).collect::<Vec<_>>().join("\n"),
+                proven(row, now),
+            ]);
+        }
+        write!(out, "{}", lines(&snapshots))?;
+    }
+    if !listing.keys.is_empty() {
+        writeln!(out, "\n{}", lines(&keys(&listing.keys, now)).trim_end())?;
+    }
+    writeln!(out)?;
+    findings(&listing.findings, out)?;
+    writeln!(out, "{}", headline(listing.last_proof.as_ref(), &listing.snapshots, now))
+}
+
+/// `yes`, or the first reason why not; `show` has all of them.
+fn restorable(row: &SnapshotRow) -> &'static str {
+    match (row.restorable, row.quality) {
+        (true, _) => "yes",
+        (false, Quality::Incomplete) => "no:\nincomplete",
+        (false, Quality::Suspect) => "no: suspect",
+        (false, Quality::Good) if row.keys.iter().any(|key| !key.escrowed) => "no:\nkey missing",
+        (false, Quality::Good) => "no: failed",
+    }
+}
+
+fn needs(key: &KeyNeeded) -> String {
+    let known = key.fingerprint.as_deref().map_or_else(|| "not known".to_owned(), short);
+    let missing = if key.escrowed { "" } else { "\nNOT IN ESCROW" };
+    format!("{} {known}{missing}", cell(&key.name))
+}
+
+fn proven(row: &SnapshotRow, now: Timestamp) -> String {
+    let proof = row.proven.as_ref().map(|proof| format!("{} {}", proof.rung, about(&proof.at, now)));
+    let failed = row.last_attempt.as_ref().filter(|attempt| !attempt.passed);
+    let failed = failed.map(|attempt| format!("FAILED {}", about(&attempt.at, now)));
+    match (proof, failed) {
+        (None, None) => "never".into(),
+        (Some(one), None) | (None, Some(one)) => one,
+        (Some(proof), Some(failed)) => format!("{proof}\n{failed}"),
+    }
+}
+
+/// Which keys there are, and what still hangs on each.
+fn keys(rows: &[KeyRow], now: Timestamp) -> comfy_table::Table {
+    let mut keys = table(&["KEY", "FINGERPRINT", "ESCROW", "HOSTS", "STILL NEEDED BY"]);
+    for row in rows {
+        let names: Vec<_> = row.names.iter().map(|name| cell(name)).collect();
+        let escrow = match (&row.last_opened, &row.last_deposit) {
+            (Some(at), _) => format!("opened {}", about(at, now)),
+            (None, Some(_)) => "deposited".into(),
+            (None, None) => "MISSING".into(),
+        };
+        keys.add_row([
+            format!("{} {}", row.provider, names.join(", ")),
+            row.fingerprint.as_deref().map_or_else(|| "not known".into(), short),
+            escrow,
+            if row.configured_on.is_empty() {
+                "-".into()
+            } else {
+                row.configured_on.iter().cloned().collect::<Vec<_>>().join(", ")
+            },
+            hangs(row),
+        ]);
+    }
+    keys
+}
+
+fn hangs(row: &KeyRow) -> String {
+    let snapshots = count(row.needed_by.len() as u64, "snapshot");
+    match row.needed_by.first() {
+        None => "nothing".into(),
+        Some(newest) => format!("{snapshots}\n{} in newest", count(newest.live_objects, "object")),
+    }
+}
+
+fn findings(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
+    // A flood of findings is one finding; all are in JSON.
+    const SHOWN: usize = 10;
+    if findings.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{} in the ledger:", count(findings.len() as u64, "finding"))?;
+    for Finding { object, code, message } in findings.iter().take(SHOWN) {
+        writeln!(out, "  {}\n    {} [{}]", cell(object), cell(message), cell(code))?;
+    }
+    if findings.len() > SHOWN {
+        writeln!(out, "  and {} more; --json shows all", findings.len() - SHOWN)?;
+    }
+    writeln!(out)
+}
+
+fn headline(proof: Option<&Proven>, snapshots: &[SnapshotRow], now: Timestamp) -> String {
+    match proof {
+        Some(proof) => format!("last proven restore: {} ({} to {})", ago(&proof.at, now), proof.snapshot, proof.rung),
+        None if snapshots.is_empty() => "last proven restore: never".into(),
+        None => "last proven restore: never; prove one with holdfast rehearse".into(),
+    }
+}

@@ -1,0 +1,124 @@
+//! `holdfast show ID`: one snapshot with its keys, its proofs and its problems.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::table::{ago, align_right, cell, keep_whole, lines, table};
+use crate::base::codes;
+use crate::base::exit::Exit;
+use crate::base::failure::Failure;
+use crate::base::units::{human_bytes, human_duration};
+use crate::catalog::{Catalog, SnapshotDetail};
+use crate::record::attestation::Attestation;
+use crate::record::manifest::Severity;
+
+/// Prints the snapshot that `id` means: an id, the start of one, or `latest`.
+pub fn print(catalog: &Catalog, id: &str, json: bool, out: &mut dyn Write, now: Timestamp) -> Result<Exit, Failure> {
+    let id = catalog.resolve(id)?;
+    let unknown = || Failure::new(&codes::SNAPSHOT_UNKNOWN, &id, "no snapshot in the ledger has this id");
+    let detail = catalog.snapshot(&id)?.ok_or_else(unknown)?;
+    let printed = if json { as_json(&detail, out) } else { as_text(&detail, out, now) };
+    printed.map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    Ok(Exit::Good)
+}
+
+fn as_json(detail: &SnapshotDetail, out: &mut dyn Write) -> io::Result<()> {
+    let SnapshotDetail { row, manifest, attestations } = detail;
+    writeln!(out, "{}", json!({ "snapshot": row, "manifest": manifest, "attestations": attestations }))
+}
+
+fn as_text(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::Result<()> {
+    let SnapshotDetail { row, manifest, attestations } = detail;
+    facts(detail, out, now)?;
+    for obstacle in row.obstacles.iter().skip(1) {
+        writeln!(out, "{:18}{}", "", cell(obstacle))?;
+    }
+    if !row.keys.is_empty() {
+        let mut keys = table(&["KEY", "FINGERPRINT", "OBJECTS", "TRIAL", "ESCROW"]);
+        align_right(&mut keys, &[2]);
+        for key in &row.keys {
+            keys.add_row([
+                format!("{} {}", key.provider, cell(&key.name)),
+                key.fingerprint.as_deref().map_or_else(|| "not known".into(), cell),
+                key.live_objects.to_string(),
+                key.proof.clone(),
+                if key.escrowed { "deposited".into() } else { "MISSING".into() },
+            ]);
+        }
+        write!(out, "\n{}", lines(&keys))?;
+    }
+    if !manifest.resources.is_empty() {
+        let mut resources = table(&["RESOURCE", "LIVE", "ENCRYPTED", "PLAINTEXT"]);
+        align_right(&mut resources, &[1, 2, 3]);
+        for count in &manifest.resources {
+            let dot = if count.group.is_empty() { "" } else { "." };
+            resources.add_row([
+                format!("{}{dot}{}", cell(&count.resource), cell(&count.group)),
+                count.live.to_string(),
+                count.encrypted.to_string(),
+                count.plaintext.to_string(),
+            ]);
+        }
+        write!(out, "\n{}", lines(&resources))?;
+    }
+    if !attestations.is_empty() {
+        write!(out, "\n{}", lines(&rehearsals(attestations)))?;
+    }
+    for (index, problem) in manifest.problems.iter().enumerate() {
+        let severity = match problem.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        let gap = if index == 0 { "\n" } else { "" };
+        writeln!(out, "{gap}{severity}: {} [{}]", cell(&problem.message), cell(&problem.code))?;
+    }
+    Ok(())
+}
+
+fn facts(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::Result<()> {
+    let SnapshotDetail { row, manifest, .. } = detail;
+    let (taken, image, object) = (&manifest.taken, &manifest.image, &manifest.object);
+    let proven = match &row.proven {
+        Some(proof) => format!("to {}, {} (run {})", proof.rung, ago(&proof.at, now), proof.run),
+        None => "never".into(),
+    };
+    let member = &taken.member;
+    for (name, value) in [
+        ("snapshot", row.id.to_string()),
+        ("cluster", format!("{}, lineage {}", manifest.cluster.name, row.lineage)),
+        ("taken", format!("{} ({}) by {}", row.taken, ago(&row.taken, now), row.host)),
+        ("member", format!("{} {}, etcd {}", cell(&member.name), cell(&member.id), cell(&member.version))),
+        ("revision", format!("{}, {} live keys", row.revision, row.live_keys)),
+        ("image", human_bytes(image.bytes)),
+        ("image sha256", image.sha256.to_string()),
+        ("object", format!("{} {}", human_bytes(object.bytes), cell(&object.key))),
+        ("quality", row.quality.as_str().into()),
+        ("proven", proven),
+        ("restorable", row.obstacles.first().map_or_else(|| "yes".into(), |first| format!("no: {}", cell(first)))),
+    ] {
+        writeln!(out, "{name:<12}  {value}")?;
+    }
+    Ok(())
+}
+
+fn rehearsals(attestations: &[Attestation]) -> comfy_table::Table {
+    let mut runs = table(&["REHEARSAL", "ASKED", "REACHED", "TOOK", "RESULT"]);
+    keep_whole(&mut runs, 0);
+    for run in attestations {
+        runs.add_row([
+            run.run.to_string(),
+            run.asked.to_string(),
+            run.reached.map_or_else(|| "nothing".into(), |rung| rung.to_string()),
+            human_duration(std::time::Duration::from_millis(run.rto_ms)),
+            match (&run.failure, run.passed) {
+                (_, true) => "passed".into(),
+                (Some(code), false) => cell(code),
+                (None, false) => "failed".into(),
+            },
+        ]);
+    }
+    runs
+}

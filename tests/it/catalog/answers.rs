@@ -1,0 +1,189 @@
+//! What the catalog answers.
+
+use holdfast::record::Rung;
+use holdfast::record::manifest::Quality;
+
+use super::{folded, history, site};
+use crate::ledger::records::{KEY1, KEY2, Site, id, manifest, need};
+
+#[tokio::test]
+async fn snapshots_come_newest_first_with_their_keys_and_proofs() {
+    let (site, history) = site().await;
+    let catalog = folded(&site, &history);
+    let rows = catalog.snapshots().unwrap();
+    assert_eq!(rows.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), [id("13:35"), id("13:05")]);
+    let [second, first] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((first.revision, first.live_keys, first.object_bytes), (10, 17, 4711));
+    assert!(first.restorable);
+    assert_eq!(first.proven.as_ref().unwrap().rung, Rung::Serve);
+    assert_eq!(first.proven.as_ref().unwrap().at, "2026-12-01T14:00:00Z");
+    // Keys with one name are told apart by their material, and a failed
+    // rehearsal does not take back the rung, nor leave the snapshot restorable.
+    assert_eq!(second.keys.iter().map(|key| key.fingerprint.as_deref().unwrap()).collect::<Vec<_>>(), [KEY1, KEY2]);
+    assert!(second.keys.iter().all(|key| key.escrowed));
+    assert_eq!(second.proven.as_ref().unwrap().rung, Rung::Boot);
+    assert!(!second.last_attempt.as_ref().unwrap().passed);
+    assert_eq!(second.obstacles, ["the last rehearsal failed: rehearsal.undecryptable"]);
+    assert_eq!(catalog.latest().unwrap().as_ref(), Some(second));
+}
+
+#[tokio::test]
+async fn a_snapshot_is_restorable_only_with_every_key_in_escrow_and_of_good_quality() {
+    let site = Site::new();
+    site.receipt(KEY1, "13:00");
+    site.manifest("13:05", 10, vec![need("key1", Some(KEY1), 4)]);
+    site.manifest("13:06", 11, vec![need("key1", Some(KEY1), 4), need("key2", Some(KEY2), 1)]);
+    site.manifest("13:07", 12, vec![need("key3", None, 1)]);
+    site.manifest_but("13:08", |link| {
+        let mut suspect = manifest(link, "13:08", 13, vec![]);
+        suspect.quality = Quality::Suspect;
+        suspect
+    });
+    site.manifest("13:09", 14, vec![]);
+    let catalog = folded(&site, &history(&site).await);
+    let obstacles: Vec<_> = catalog.snapshots().unwrap().into_iter().rev().map(|row| row.obstacles.join("; ")).collect();
+    assert_eq!(
+        obstacles,
+        [
+            "",
+            "aescbc key key2 (hf1-22222222222222222222222222222222) is not in escrow",
+            "no known key opens what aescbc key key3 encrypted",
+            "its quality is suspect",
+            "",
+        ]
+    );
+    // The receipt arrives later: a new fold, and it counts.
+    site.receipt(KEY2, "14:00");
+    let catalog = folded(&site, &history(&site).await);
+    assert!(catalog.snapshot(&id("13:06")).unwrap().unwrap().row.restorable);
+}
+
+#[tokio::test]
+async fn a_kms_key_is_restorable_by_the_material_behind_it() {
+    let site = Site::new();
+    let mut kms = need("vault", Some("kms:vault:1"), 3);
+    kms.provider = "kmsv2".into();
+    let mut held = kms.clone();
+    held.material = Some(KEY1.parse().unwrap());
+    site.receipt(KEY1, "13:00");
+    site.manifest("13:05", 10, vec![kms]);
+    site.manifest("13:06", 11, vec![held]);
+    let catalog = folded(&site, &history(&site).await);
+    let restorable: Vec<_> = catalog.snapshots().unwrap().into_iter().map(|row| row.restorable).collect();
+    assert_eq!(restorable, [true, false]);
+}
+
+#[tokio::test]
+async fn an_attestation_of_another_manifest_proves_nothing() {
+    let site = Site::new();
+    let old = site.manifest("13:05", 10, vec![]);
+    let new = site.manifest("13:06", 11, vec![]);
+    // It names the second snapshot and believed the first one's manifest.
+    site.attestation(&old, "13:06", "14:00", Some(Rung::Serve), true);
+    let catalog = folded(&site, &history(&site).await);
+    let detail = catalog.snapshot(&id("13:06")).unwrap().unwrap();
+    assert_eq!((detail.row.proven, detail.attestations), (None, vec![]));
+    assert_ne!(old.sha256, new.sha256);
+}
+
+#[tokio::test]
+async fn the_headline_is_the_newest_rehearsal_that_passed_at_the_rung_asked() {
+    let (site, history) = site().await;
+    let catalog = folded(&site, &history);
+    let at = |rung| catalog.last_proof(rung).unwrap().map(|proof| (proof.rung, proof.snapshot));
+    assert_eq!(at(Rung::Open), Some((Rung::Boot, id("13:35"))));
+    assert_eq!(at(Rung::Serve), Some((Rung::Serve, id("13:05"))));
+    assert_eq!(at(Rung::Cluster), None);
+}
+
+#[tokio::test]
+async fn keys_tell_where_they_are_and_what_still_hangs_on_them() {
+    let (site, history) = site().await;
+    let catalog = folded(&site, &history);
+    let keys = catalog.keys().unwrap();
+    assert_eq!(keys.iter().map(|key| key.fingerprint.as_deref().unwrap()).collect::<Vec<_>>(), [KEY1, KEY2]);
+    let hanging =
+        |index: usize| keys[index].needed_by.iter().map(|need| (need.snapshot.clone(), need.live_objects)).collect::<Vec<_>>();
+    assert_eq!(hanging(0), [(id("13:35"), 2), (id("13:05"), 4)]);
+    assert_eq!(hanging(1), [(id("13:35"), 2)]);
+    assert_eq!((keys[0].deposits, keys[0].last_deposit.as_deref()), (1, Some("2026-12-01T13:00:00Z")));
+    assert!(keys.iter().all(|key| key.configured_on.contains("cp-1")));
+}
+
+#[tokio::test]
+async fn one_key_under_two_names_is_one_key_and_two_under_one_name_are_two() {
+    let site = Site::new();
+    site.receipt(KEY1, "13:00");
+    site.manifest("13:05", 10, vec![need("new-name", Some(KEY1), 4), need("key1", Some(KEY2), 1), need("lost", None, 1)]);
+    let keys = folded(&site, &history(&site).await).keys().unwrap();
+    let seen: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            (key.fingerprint.as_deref().unwrap_or("-"), key.names.iter().cloned().collect::<Vec<_>>().join("+"), key.deposits)
+        })
+        .collect();
+    assert_eq!(seen, [(KEY2, "key1".into(), 0), (KEY1, "key1+new-name".into(), 1), ("-", "lost".into(), 0)]);
+}
+
+#[tokio::test]
+async fn the_configuration_of_a_snapshot_is_the_last_before_it() {
+    let (site, history) = site().await;
+    let catalog = folded(&site, &history);
+    let names = |clock: &str| {
+        let manifest = catalog.snapshot(&id(clock)).unwrap().unwrap().manifest;
+        catalog.host_record_of(&manifest).unwrap().unwrap().observed
+    };
+    assert_eq!(names("13:05"), "2026-12-01T13:01:00Z");
+    assert_eq!(names("13:35"), "2026-12-01T13:31:00Z");
+    let host = site.backup_host.principal();
+    assert_eq!(catalog.host_records(host).unwrap().len(), 2);
+    assert_eq!(catalog.host_record(host).unwrap().unwrap().observed, "2026-12-01T13:31:00Z");
+    assert_eq!(catalog.latest_host_records().unwrap().len(), 1);
+    assert_eq!(catalog.receipts_of(host).unwrap().len(), 2);
+    assert_eq!(catalog.host_record(site.rehearsal_host.principal()).unwrap(), None);
+}
+
+#[tokio::test]
+async fn reports_are_found_by_run() {
+    let (site, history) = site().await;
+    let catalog = folded(&site, &history);
+    let rows = catalog.reports().unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(catalog.report(&rows[0].run).unwrap().unwrap().report["verdict"], "passed");
+    assert_eq!(catalog.report(&id("09:00").as_str().parse().unwrap()).unwrap(), None);
+}
+
+#[tokio::test]
+async fn ids_are_found_as_people_type_them() {
+    let (site, history) = site().await;
+    let catalog = folded(&site, &history);
+    let (first, second) = (id("13:05"), id("13:35"));
+    let tail = |id: &holdfast::base::ids::SnapshotId| id.as_str()[17..21].to_owned();
+    assert_ne!(tail(&first), tail(&second));
+    for (text, expected) in [
+        ("latest", Ok(&second)),
+        (first.as_str(), Ok(&first)),
+        ("20261201T1305", Ok(&first)),
+        (&tail(&second), Ok(&second)),
+        ("20261201", Err("snapshot.ambiguous")),
+        ("2", Err("snapshot.ambiguous")),
+        ("", Err("snapshot.unknown")),
+        ("2025", Err("snapshot.unknown")),
+        ("%", Err("snapshot.unknown")),
+        ("../etc", Err("snapshot.unknown")),
+    ] {
+        let resolved = catalog.resolve(text);
+        assert_eq!(resolved.as_ref().map_err(|failure| failure.code().name), expected, "{text:?}");
+    }
+    let empty = holdfast::catalog::Catalog::open(tempfile::tempdir().unwrap().path()).unwrap();
+    assert_eq!(empty.resolve("latest").unwrap_err().code().name, "snapshot.none");
+}
+
+#[tokio::test]
+async fn order_is_by_revision_inside_a_lineage_whatever_the_clocks_say() {
+    let site = Site::new();
+    site.manifest("13:50", 10, vec![]);
+    site.manifest("13:05", 20, vec![]);
+    let catalog = folded(&site, &history(&site).await);
+    assert_eq!(catalog.latest().unwrap().unwrap().revision, 20);
+}
