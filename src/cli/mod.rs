@@ -1,6 +1,8 @@
 //! The command line: arguments, one file per subcommand, rendering.
 
 pub mod catalog;
+pub mod inspect;
+mod inspect_page;
 pub mod list;
 pub mod report;
 pub mod show;

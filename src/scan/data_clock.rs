@@ -7,7 +7,6 @@
 use jiff::Timestamp;
 
 use crate::k8s::object;
-use crate::k8s::stored::{Stored, classify};
 
 /// What the time was read from, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,10 +63,12 @@ impl ClockReader {
                 _ => ClockSource::Lease,
             };
             self.offer(DataClock { at, source });
-        } else if self.best.is_none_or(|best| best.source == ClockSource::Creation) {
-            if let Stored::Plain(identity) = classify(body) {
-                identity.created.into_iter().for_each(|at| self.offer(DataClock { at, source: ClockSource::Creation }));
-            }
+            return;
+        }
+        let has_lease = self.best.is_some_and(|best| best.source != ClockSource::Creation);
+        let created = if has_lease { None } else { object::identity(body).and_then(|identity| identity.created) };
+        if let Some(at) = created {
+            self.offer(DataClock { at, source: ClockSource::Creation });
         }
     }
 

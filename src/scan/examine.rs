@@ -89,6 +89,11 @@ impl<'c> KeyRing<'c> {
         &self.keys
     }
 
+    /// Was a KMS provider of this kind (`kmsv1`, `kmsv2`) and name given?
+    pub fn has_kms(&self, kind: &str, name: &str) -> bool {
+        self.kms.iter().any(|provider| kind.strip_prefix("kms") == Some(&provider.api_version) && provider.name == name)
+    }
+
     /// The name of the KMS v1 provider that a value carries: a configured one
     /// that fits, else what stands before the first colon.
     pub fn kms_v1_name<'v>(&self, value: &KmsV1Value<'v>) -> Cow<'v, str>

@@ -179,8 +179,10 @@ impl Reading {
         }
     }
 
-    fn in_file(mut self, file: FileFacts) -> Inspection {
-        self.problems.of_trailer(file.trailer);
+    fn in_file(self, file: FileFacts) -> Inspection {
+        let mut problems = Problems::default();
+        problems.of_trailer(file.trailer);
+        problems.append(self.problems);
         Inspection {
             file,
             etcd: self.etcd,
@@ -188,7 +190,7 @@ impl Reading {
             resources: self.resources,
             other: self.other,
             keys: self.keys,
-            problems: self.problems.into_sorted(),
+            problems: problems.into_sorted(),
             verdict: self.verdict,
             union_opens: self.union_opens,
         }

@@ -27,6 +27,10 @@ impl Problems {
         problems
     }
 
+    pub fn append(&mut self, found: Self) {
+        self.0.extend(found.0);
+    }
+
     fn add(&mut self, severity: Severity, code: &str, count: u64, message: impl Into<String>) {
         if count > 0 {
             self.0.push(Problem { code: code.to_owned(), severity, message: message.into(), count });
@@ -89,13 +93,18 @@ impl Problems {
         let encrypted: u64 = totals.undecryptable.values().sum();
         let mut parts = Vec::new();
         if encrypted > 0 {
-            let open = |key: &&KeyEntry| key.live_objects > 0 && key.proof != Proof::Opened;
-            let needs: Vec<String> = keys.iter().filter(open).map(describe_need).collect();
+            let is_lacking = |key: &&KeyEntry| match key.proof {
+                Proof::Opened => false,
+                Proof::NotTried => !census.ring.has_kms(&key.provider, &key.name),
+                Proof::Failed | Proof::NoKey => true,
+            };
+            let lacking = keys.iter().filter(|key| key.live_objects > 0).filter(is_lacking);
+            let needs: Vec<String> = lacking.map(describe_need).collect();
             parts.push(format!(
                 "no given configuration reads {}: {}; {}",
                 count(encrypted, "encrypted object"),
                 listed(&totals.undecryptable),
-                if needs.is_empty() { "the keys open them, but not in these resources".to_owned() } else { cut(needs) }
+                if needs.is_empty() { "keys given for other resources would".to_owned() } else { cut(needs) }
             ));
         }
         if totals.unreadable_plaintext > 0 {
@@ -165,7 +174,7 @@ fn describe_need(key: &KeyEntry) -> String {
     let why = match key.proof {
         Proof::NoKey => "no key of this name",
         Proof::Failed => "the key of this name does not open",
-        Proof::NotTried => "no such provider, or a KMS that was not asked",
+        Proof::NotTried => "no provider of this name",
         Proof::Opened => "opened",
     };
     format!("{} {:?}: {}, {why}", key.provider, key.name, count(key.live_objects, "object"))

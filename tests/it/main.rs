@@ -8,6 +8,7 @@ mod catalog;
 mod config;
 mod data;
 mod encryption_config;
+mod etcd_image;
 mod inspect;
 mod k8s_hostile;
 mod k8s_vectors;

@@ -1,55 +1,10 @@
-//! `inspect` against snapshots of a real etcd, and what the real tools said of them.
+//! Snapshots of a real etcd, and what the real tools and the real API server's transformers said of them.
 
-use holdfast::base::exit::Exit;
-use holdfast::base::secret::Secret;
-use holdfast::k8s::encryption_config::{EncryptionConfig, NamedConfig, Provider, Rule};
-use holdfast::k8s::local_key::{LocalKey, LocalProvider};
-use holdfast::record::manifest::{Proof, Severity};
+use super::*;
 use holdfast::scan::contents::{Contents, NoHash};
-use holdfast::scan::inspection::{Inspection, KeyEntry, Trailer, Verdict};
+use holdfast::scan::inspection::{Trailer, Verdict};
 use holdfast::scan::mapped::inspect;
 use holdfast::scan::objects::{ObjectClass, read_objects};
-use serde_json::Value;
-
-use crate::data;
-
-/// Length of the image of each snapshot, without its digest.
-const TINY: usize = 36_864;
-const UNCOMPACTED: usize = 28_672;
-
-fn key(secret: &Value) -> Option<LocalKey> {
-    let provider = LocalProvider::parse(secret["provider"].as_str().unwrap())?;
-    let material = data_encoding::BASE64.decode(secret["key_b64"].as_str()?.as_bytes()).unwrap();
-    Some(LocalKey::new(provider, secret["key_name"].as_str().unwrap(), Secret::new(material)).unwrap())
-}
-
-/// Every local key that `snapshot-secrets.json` holds, each once.
-fn local_keys() -> Vec<LocalKey> {
-    let mut keys: Vec<LocalKey> = Vec::new();
-    for key in data::json("snapshot-secrets.json").as_array().unwrap().iter().filter_map(key) {
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
-}
-
-fn config(name: &str, keys: Vec<LocalKey>) -> NamedConfig {
-    let one = |key: LocalKey| Provider::of_keys(vec![key]).unwrap();
-    let providers = keys.into_iter().map(one).chain([Provider::Identity]).collect();
-    let config = EncryptionConfig { rules: vec![Rule { resources: vec!["secrets".to_owned()], providers }] };
-    NamedConfig { name: name.to_owned(), config }
-}
-
-fn entry<'i>(inspection: &'i Inspection, provider: &str, name: &str, is_opened: bool) -> &'i KeyEntry {
-    let found =
-        |entry: &&KeyEntry| entry.provider == provider && entry.name == name && (entry.proof == Proof::Opened) == is_opened;
-    inspection.keys.iter().find(found).unwrap_or_else(|| panic!("{provider} {name}: {:#?}", inspection.keys))
-}
-
-fn codes(inspection: &Inspection) -> Vec<&str> {
-    inspection.problems.iter().map(|problem| problem.code.as_str()).collect()
-}
 
 #[test]
 fn status_agrees_with_etcdutl() {
@@ -115,4 +70,53 @@ fn the_live_set_is_that_of_the_real_server() {
 fn tiny_is_read_as_what_it_holds() {
     let inspection = inspect(&data::bytes("tiny.snap"), &[]);
     insta::assert_json_snapshot!("tiny", inspection);
+}
+
+#[test]
+fn every_secret_of_tiny_opens_or_fails_as_expected() {
+    let file = data::bytes("tiny.snap");
+    let secrets = data::json("snapshot-secrets.json");
+    let mut plaintexts = std::collections::HashMap::new();
+    let configs = [config("all", local_keys())];
+    let read = read_objects(&file[..TINY], &configs, &mut |object| {
+        plaintexts.insert(object.etcd_key.to_vec(), (object.class, object.body.map(<[u8]>::to_vec)));
+    });
+    let read = read.unwrap();
+    for secret in secrets.as_array().unwrap() {
+        let etcd_key = secret["etcd_key"].as_str().unwrap();
+        let (class, body) = &plaintexts[etcd_key.as_bytes()];
+        let expected = data_encoding::BASE64.decode(secret["plaintext_b64"].as_str().unwrap().as_bytes()).unwrap();
+        match (secret["expect"].as_str().unwrap(), secret["provider"].as_str().unwrap()) {
+            ("ok", "kms-v1" | "kms-v2") => assert_eq!((*class, body), (ObjectClass::Kms, &None), "{etcd_key}"),
+            ("ok", _) => assert_eq!(body.as_ref(), Some(&expected), "{etcd_key}"),
+            _ => {
+                assert_eq!(body, &None, "{etcd_key}");
+                assert!(read.failures.iter().any(|failure| failure.etcd_key == etcd_key), "{etcd_key}");
+            }
+        }
+    }
+    assert_eq!((read.plain, read.opened, read.untried, read.failed), (6, 4, 3, 6));
+    let lost = read.failures.iter().find(|failure| failure.name == "lost").unwrap();
+    assert_eq!((lost.provider.as_str(), lost.key_name.as_str()), ("aescbc", "key-2019"));
+    let moved = read.failures.iter().find(|failure| failure.name == "gcm-moved").unwrap();
+    assert_eq!(moved.key_name, "key-2026");
+    assert!(moved.reason.contains("message authentication failed"), "{}", moved.reason);
+}
+
+#[test]
+fn tiny_with_all_its_local_keys_is_unrestorable_since_it_holds_lost_and_moved_values() {
+    let keys = local_keys();
+    let inspection = inspect(&data::bytes("tiny.snap"), &[config("all", keys.clone())]);
+    assert_eq!((inspection.verdict, inspection.union_opens, inspection.exit()), (Verdict::Unrestorable, false, Exit::Bad));
+    assert_eq!(problem(&inspection, "undecryptable").count, 2 + 3, "lost, moved, and three under a KMS that no list has");
+    for key in &keys {
+        let entry = entry(&inspection, key.provider().as_str(), key.name(), true);
+        assert_eq!((entry.fingerprint.as_deref(), entry.live_objects), (Some(key.fingerprint().as_str()), 1));
+    }
+    assert_eq!(entry(&inspection, "aesgcm", "key-2026", false).proof, Proof::Failed);
+    assert_eq!(entry(&inspection, "aescbc", "key-2019", false).proof, Proof::NoKey);
+    let kms = entry(&inspection, "kmsv2", "barbican", false);
+    assert_eq!((kms.proof, kms.live_objects), (Proof::NotTried, 2));
+    assert_eq!(kms.fingerprint.as_deref(), Some("kms:barbican:b5309dfb-b326-4148-b0ad-e9cd1ec223a8"));
+    assert_eq!(entry(&inspection, "kmsv1", "barbican", false).fingerprint.as_deref(), Some("kms1:barbican"));
 }
