@@ -138,3 +138,21 @@ fn data_from_the_future_is_no_rpo_of_zero_that_was_met() {
     assert_eq!((report.rpo.measured_ms, report.rpo.met), (Some(0), None));
     assert!(report.rpo.how.contains("one of the two clocks is wrong"));
 }
+
+#[test]
+fn c_107_every_opening_of_escrow_is_in_the_report_also_when_the_run_fails() {
+    for (report, opened) in [(sample::passed(), 2), (sample::key_withheld(), 1)] {
+        assert_eq!(report.facts.keys.as_ref().unwrap().openings.len(), opened);
+        let page = holdfast::report::markdown::render(&report);
+        let records = if opened == 1 { "1 escrow record" } else { "2 escrow records" };
+        assert!(page.contains(&format!("{records} lay open in memory on host rehearsal-1.example.org")), "{page}");
+    }
+}
+
+#[test]
+fn c_111_each_phase_is_timed_apart_and_waiting_for_readiness_is_in_its_own_step() {
+    let report = sample::passed();
+    assert_eq!(report.phases.iter().filter_map(|phase| phase.duration_ms).sum::<u64>(), report.rto.measured_ms.unwrap());
+    let took = |id: &str| report.steps.iter().find(|step| step.id == id).unwrap().attempts[0].duration_ms.unwrap();
+    assert_eq!((took("start-etcd"), took("start-apiserver"), took("read-everything")), (1_105, 6_920, 2_310));
+}
