@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::licence::is_accepted;
+use crate::source::{Source, library};
 use crate::{assert_none, assert_one, read, repository};
 
 /// A second TLS or crypto stack, or packages that are unsound or abandoned.
@@ -15,6 +16,9 @@ const BANNED: [&str; 9] =
 
 /// Two versions of these would mean two TLS stacks.
 const ONE_VERSION: [&str; 2] = ["ring", "rustls"];
+
+/// Declared and not used yet. The list only shrinks: an entry that is used, or not declared, fails.
+const NOT_USED_YET: [&str; 4] = ["anyhow", "comfy-table", "indicatif", "x509-parser"];
 
 const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -70,6 +74,17 @@ fn reason_findings(manifest: &str) -> Vec<String> {
     findings
 }
 
+/// Dependencies that no file of the library names, and exceptions that say too much.
+fn use_findings(manifest: &toml::Table, sources: &[Source], not_used_yet: &[&str]) -> Vec<String> {
+    let declared: Vec<&String> = manifest["dependencies"].as_table().unwrap().keys().collect();
+    let is_used = |name: &str| sources.iter().any(|source| source.places(&name.replace('-', "_")).next().is_some());
+    let unused = declared.iter().filter(|name| !not_used_yet.contains(&name.as_str()) && !is_used(name));
+    let mut findings: Vec<String> = unused.map(|name| format!("{name} is a dependency and nothing uses it")).collect();
+    let stale = not_used_yet.iter().filter(|name| is_used(name) || !declared.iter().any(|known| known == *name));
+    findings.extend(stale.map(|name| format!("{name} needs no exception: remove it from NOT_USED_YET")));
+    findings
+}
+
 fn metadata() -> Value {
     let verbose = Command::new("rustc").arg("-vV").output().unwrap();
     let verbose = String::from_utf8(verbose.stdout).unwrap();
@@ -93,6 +108,21 @@ fn dependencies_have_accepted_licences() {
 #[test]
 fn dependencies_have_reasons() {
     assert_none(&reason_findings(&read("Cargo.toml")));
+}
+
+#[test]
+fn dependencies_are_used() {
+    assert_none(&use_findings(&toml::from_str(&read("Cargo.toml")).unwrap(), library(), &NOT_USED_YET));
+}
+
+#[test]
+fn unused_dependencies_and_stale_exceptions_are_found() {
+    let manifest = toml::from_str("[dependencies]\na-b = \"1\"\nc = \"1\"\n").unwrap();
+    let sources = [Source::parse("src/x.rs", "use a_b::D; // c")];
+    assert_none(&use_findings(&manifest, &sources, &["c"]));
+    assert_one(&use_findings(&manifest, &sources, &[]), "c is a dependency and nothing uses it");
+    assert_one(&use_findings(&manifest, &sources, &["c", "a-b"]), "a-b needs no exception");
+    assert_one(&use_findings(&manifest, &sources, &["c", "gone"]), "gone needs no exception");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What code must not do outside its proper place, and what tests must not do at all.
 
-use crate::source::{Source, sources};
+use crate::source::{Source, code, library};
 use crate::{assert_none, assert_one};
 
 /// A thing that only some files may do.
@@ -85,7 +85,7 @@ fn test_findings(source: &Source) -> Vec<String> {
 
 #[test]
 fn code_keeps_to_its_place() {
-    let sources = sources(&["src", "tests"]);
+    let sources = code();
     let mut findings: Vec<String> =
         HABITS.iter().flat_map(|habit| sources.iter().flat_map(|source| habit_findings(source, habit))).collect();
     findings.extend(sources.iter().flat_map(listed_command_findings));
@@ -94,7 +94,7 @@ fn code_keeps_to_its_place() {
 
 #[test]
 fn places_that_may_do_a_thing_still_do_it() {
-    let sources = sources(&["src"]);
+    let sources = library();
     for habit in &HABITS {
         for place in habit.allowed.iter().filter(|place| place.ends_with(".rs") && **place != "src/main.rs") {
             let used = sources
@@ -108,7 +108,7 @@ fn places_that_may_do_a_thing_still_do_it() {
 
 #[test]
 fn tests_neither_skip_nor_sleep() {
-    let findings: Vec<String> = sources(&["src", "tests"]).iter().flat_map(test_findings).collect();
+    let findings: Vec<String> = code().iter().flat_map(test_findings).collect();
     assert_none(&findings);
 }
 

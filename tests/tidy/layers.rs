@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::source::{Source, sources};
+use crate::source::{Source, library};
 use crate::{assert_none, assert_one, read};
 
 /// Edges within a layer that the design allows. ARCHITECTURE.md lists those in
@@ -124,7 +124,7 @@ fn declared(library: &Source) -> Vec<String> {
 #[test]
 fn modules_use_only_lower_layers() {
     let layers = Layers::read(&read("ARCHITECTURE.md"));
-    let findings: Vec<String> = sources(&["src"]).iter().flat_map(|source| edge_findings(&layers, source)).collect();
+    let findings: Vec<String> = library().iter().flat_map(|source| edge_findings(&layers, source)).collect();
     assert_none(&findings);
 }
 

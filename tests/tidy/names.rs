@@ -1,6 +1,6 @@
 //! Module names say what is inside, and each module begins by saying what it owns.
 
-use crate::source::{Source, sources};
+use crate::source::{Source, code};
 use crate::{assert_none, assert_one};
 
 /// Names under which anything would fit.
@@ -23,13 +23,13 @@ fn opening_findings(source: &Source) -> Vec<String> {
 
 #[test]
 fn module_names_say_what_is_inside() {
-    let findings: Vec<String> = sources(&["src", "tests"]).iter().flat_map(name_findings).collect();
+    let findings: Vec<String> = code().iter().flat_map(name_findings).collect();
     assert_none(&findings);
 }
 
 #[test]
 fn modules_open_with_what_they_own() {
-    let findings: Vec<String> = sources(&["src", "tests"]).iter().flat_map(opening_findings).collect();
+    let findings: Vec<String> = code().iter().flat_map(opening_findings).collect();
     assert_none(&findings);
 }
 
