@@ -78,6 +78,7 @@ codes! {
     SNAPSHOT_AMBIGUOUS = "snapshot.ambiguous", Usage, false, "more than one snapshot has an id that starts so", "give more of the id";
     SNAPSHOT_NONE = "snapshot.none", CouldNotRun, false, "there is no snapshot yet", "take one with holdfast snapshot";
     SNAPSHOT_ALTERED = "snapshot.altered", Bad, false, "the stored object differs from its signed manifest", "treat the object as lost; rehearse another snapshot";
+    SNAPSHOT_NOT_OPENED = "snapshot.not-opened", Bad, false, "the stored object does not open with the snapshot identity given", "use the snapshot identity that belongs to the recipients named";
     INSPECT_UNREADABLE = "inspect.unreadable", CouldNotRun, false, "the file cannot be read", "check the path and its permissions";
     INSPECT_CONFIG = "inspect.encryption-config", Usage, false, "an EncryptionConfiguration given has mistakes", "correct the file named";
     RUNBOOK_INVALID = "runbook.invalid", Usage, false, "a runbook has mistakes; all of them are listed", "correct the lines shown";
@@ -95,6 +96,7 @@ codes! {
     REHEARSAL_HASH = "rehearsal.hash", Bad, false, "the restored member's contents differ from the manifest", "rehearse another snapshot; check the etcd versions";
     REHEARSAL_COUNT = "rehearsal.count", Bad, false, "the API server returns other objects than the snapshot holds", "read the resources named in the report";
     REHEARSAL_NOT_READY = "rehearsal.not-ready", Bad, false, "a restored component did not become ready", "read the lines of its log that are shown";
+    REHEARSAL_KMS = "rehearsal.kms", CouldNotRun, false, "live objects are encrypted through a KMS that a rehearsal cannot ask", "prove this snapshot where the KMS answers";
     DEMO_DIRECTORY = "demo.directory", Usage, false, "the demo directory must be absent or empty", "choose another HOLDFAST_DEMO_DIR";
     DEMO_UNEXPECTED = "demo.unexpected", Bad, false, "a step of the demo did not end as it should", "read the output above";
 }

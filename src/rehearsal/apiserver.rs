@@ -112,10 +112,15 @@ pub async fn start(sandbox: &Sandbox, setup: &ApiSetup<'_>, clock: &dyn Clock, l
 }
 
 impl ApiServer {
-    /// What its log says about keys and data.
+    /// A failure to answer, with what the log says about keys and data.
     #[must_use]
-    pub fn causes(&self) -> Vec<String> {
-        symptom::causes(&self.process.log_tail(SYMPTOM_LINES))
+    pub fn with_causes(&self, failure: Failure) -> Failure {
+        let causes = symptom::causes(&self.process.log_tail(SYMPTOM_LINES));
+        if causes.is_empty() {
+            return failure;
+        }
+        let cause = format!("{}; its log says: {}", failure.cause(), causes.join("; "));
+        Failure::new(failure.code(), failure.object(), cause)
     }
 
     /// Asks it to end.

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Certificate, Client, ConnectOptions, Identity, TlsOptions};
+
 use crate::base::clock::Clock;
 use crate::base::codes;
 use crate::base::failure::Failure;
@@ -23,6 +25,8 @@ const START_ATTEMPTS: usize = 3;
 const POLL: Duration = Duration::from_millis(100);
 /// A member on loopback accepts at once or not yet.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An alarm is one small write.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// etcd refuses writes above its quota, and a restored database counts whole.
 const MIN_QUOTA_BYTES: u64 = 8 << 30;
 
@@ -179,6 +183,39 @@ impl Member {
     /// `etcd.*` when it does not answer.
     pub async fn count(&self, revision: i64) -> Result<u64, Failure> {
         self.client.count(&self.endpoint, revision).await
+    }
+
+    /// Takes back alarms that the snapshot brought along and that stop all
+    /// writes; gives how many.
+    ///
+    /// # Errors
+    /// `rehearsal.structure` when the source had found its own data damaged,
+    /// `etcd.*` when the member does not answer.
+    pub async fn disarm_nospace(&self, pki: &MemberPki) -> Result<u64, Failure> {
+        let failed = |e: &etcd_client::Error| Failure::because(&codes::ETCD_UNREACHABLE, "restored etcd", e);
+        let tls = TlsOptions::new()
+            .ca_certificate(Certificate::from_pem(pki.authority.certificate()))
+            .identity(Identity::from_pem(&pki.client.certificate, pki.client.key.expose()));
+        let options = ConnectOptions::new().with_tls(tls).with_connect_timeout(CONNECT_TIMEOUT).with_timeout(ANSWER_TIMEOUT);
+        let mut client = Client::connect([&self.endpoint], Some(options)).await.map_err(|e| failed(&e))?;
+        let found = client.alarm(AlarmAction::Get, AlarmType::None, None).await.map_err(|e| failed(&e))?;
+        let mut disarmed = 0;
+        for alarm in found.alarms() {
+            match alarm.alarm() {
+                AlarmType::None => {}
+                AlarmType::Corrupt => {
+                    let cause = "an alarm CORRUPT came with the snapshot: its source had found its own data damaged";
+                    return Err(Failure::new(&codes::REHEARSAL_STRUCTURE, "restored etcd", cause));
+                }
+                AlarmType::Nospace => {
+                    let mut of = AlarmOptions::new();
+                    of.with_member(alarm.member_id());
+                    client.alarm(AlarmAction::Deactivate, AlarmType::Nospace, Some(of)).await.map_err(|e| failed(&e))?;
+                    disarmed += 1;
+                }
+            }
+        }
+        Ok(disarmed)
     }
 
     /// Asks it to end.

@@ -7,8 +7,37 @@
 //! not prove.
 
 pub mod apiserver;
+mod boot;
+pub mod encryption;
+mod fetch;
 pub mod index;
+pub mod ladder;
 pub mod member;
+mod open;
 pub mod pki;
 pub mod reading;
+pub mod rehearse;
+mod serve;
+pub mod subject;
 pub mod symptom;
+
+pub use ladder::{Ladder, RehearsalHost};
+pub use rehearse::{Rehearsed, Request, rehearse, resume};
+pub use subject::Subject;
+
+/// What steps of a runbook may ask a rehearsal to do.
+pub const ACTIONS: &[&str] = &[
+    "fetch-manifest",
+    "fetch-image",
+    "check-structure",
+    "open-keys",
+    "decrypt-objects",
+    "restore-data",
+    "start-etcd",
+    "compare-hash",
+    "build-encryption-config",
+    "make-certificates",
+    "start-apiserver",
+    "read-everything",
+    "tear-down",
+];

@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::fd::{AsFd, OwnedFd};
@@ -225,7 +225,7 @@ fn try_raise(scratch: &Scratch) -> Result<(Spawner, Fence), String> {
 struct Holder {
     child: Child,
     /// Its lines; closed when it and all that inherited its output have ended.
-    lines: mpsc::Receiver<String>,
+    lines: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Holder {
@@ -247,12 +247,12 @@ impl Holder {
                 }
             }
         });
-        let mut holder = Self { child, lines };
+        let mut holder = Self { child, lines: Mutex::new(lines) };
         let ready = reader.map_err(|e| e.to_string()).and_then(|_| {
             let process = ProcessIdentity::of(holder.child.id().cast_signed()).ok_or("the holder ended at once")?;
             scratch.record(process, "unshare").map_err(|e| e.to_string())?;
-            match holder.lines.recv_timeout(HOLDER_LIMIT) {
-                Ok(line) if line == "ready" => Ok(()),
+            match holder.next_line() {
+                Some(line) if line == "ready" => Ok(()),
                 _ => Err(fs::read_to_string(&log_path).unwrap_or_default().trim().to_owned()),
             }
         });
@@ -263,6 +263,11 @@ impl Holder {
                 Err(if reason.is_empty() { "the namespaces cannot be made".to_owned() } else { reason })
             }
         }
+    }
+
+    /// None when its output is closed, or nothing came in time.
+    fn next_line(&mut self) -> Option<String> {
+        self.lines.get_mut().unwrap_or_else(PoisonError::into_inner).recv_timeout(HOLDER_LIMIT).ok()
     }
 
     /// A path of the holder's mount namespace, reachable from ours.
@@ -276,7 +281,7 @@ impl Holder {
         drop(self.child.stdin.take());
         // Its output closes when the kernel has ended every process inside and
         // the watcher has seen it. If that does not happen, kill both.
-        while let Ok(_line) = self.lines.recv_timeout(HOLDER_LIMIT) {}
+        while self.next_line().is_some() {}
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -31,6 +31,8 @@ pub enum ObjectClass {
 #[derive(Debug, Clone, Copy)]
 pub struct LiveObject<'o> {
     pub etcd_key: &'o [u8],
+    /// Of its last write: what the API calls its resource version.
+    pub revision: i64,
     /// Empty for core.
     pub group: &'o str,
     /// The API plural; `masterleases` or `ranges` for what has no REST endpoint.
@@ -121,6 +123,7 @@ fn live_object<'o>(row: &Row<'o>, examined: &'o Examined<'o, 'o>) -> LiveObject<
     };
     LiveObject {
         etcd_key: row.key,
+        revision: row.revision.main,
         group: &examined.group,
         resource: examined.resource,
         namespace,

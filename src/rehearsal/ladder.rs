@@ -1,0 +1,167 @@
+//! The actions of the restore runbook: what is known and what runs between steps.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::base::clock::Clock;
+use crate::base::codes;
+use crate::base::entropy::Entropy;
+use crate::base::failure::Failure;
+use crate::config::{Config, FencePolicy};
+use crate::escrow::seal::Identities;
+use crate::ledger::{Outbox, Stores};
+use crate::record::manifest::Manifest;
+use crate::record::signature::{AllowedSigners, Signer};
+use crate::rehearsal::boot::ScratchCluster;
+use crate::rehearsal::fetch::Image;
+use crate::rehearsal::index::Index;
+use crate::rehearsal::open::OpenedKeys;
+use crate::rehearsal::serve::Serving;
+use crate::rehearsal::subject::Subject;
+use crate::runbook::facts::Facts;
+use crate::runbook::model::{Step, Work};
+use crate::runbook::run::{Actions, Done, StepFailure};
+use crate::sandbox::{Fencing, Places};
+use crate::store::Store;
+
+/// What a rehearsal host has. Both identities are here: whoever has this host
+/// while it rehearses can read everything.
+#[derive(Debug)]
+pub struct RehearsalHost<'a> {
+    pub config: &'a Config,
+    pub stores: &'a Stores,
+    pub allowed: &'a AllowedSigners,
+    pub snapshot_identity: Arc<Identities>,
+    pub escrow_identity: Arc<Identities>,
+    pub signer: &'a Signer,
+    pub outbox: &'a Outbox,
+    /// Where etcd, etcdutl and kube-apiserver are looked for.
+    pub places: &'a Places,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl RehearsalHost<'_> {
+    pub(super) fn snapshots(&self) -> Result<&Arc<dyn Store>, Failure> {
+        self.stores.snapshots.as_ref().ok_or_else(|| missing("[snapshots]"))
+    }
+
+    pub(super) fn escrow(&self) -> Result<&Arc<dyn Store>, Failure> {
+        self.stores.escrow.as_ref().ok_or_else(|| missing("[escrow]"))
+    }
+
+    pub(super) fn fencing(&self) -> Fencing {
+        match self.config.rehearsal.fence {
+            FencePolicy::Auto => Fencing::IfPossible,
+            FencePolicy::Required => Fencing::Required,
+            FencePolicy::Off => Fencing::Never,
+        }
+    }
+}
+
+fn missing(section: &str) -> Failure {
+    Failure::new(&codes::CONFIG_SECTION_MISSING, section, "a rehearsal reads this store")
+}
+
+/// Climbs: each action leaves here what the ones above it need.
+#[derive(Debug)]
+pub struct Ladder<'a> {
+    pub(super) host: &'a RehearsalHost<'a>,
+    pub(super) subject: &'a Subject,
+    pub(super) run: String,
+    pub(super) manifest: Option<Manifest>,
+    pub(super) image: Option<Image>,
+    /// Where the API server keeps its objects, learnt from the bytes.
+    pub(super) prefix: Option<String>,
+    /// Live keys with no REST endpoint, by prefix.
+    pub(super) other: Vec<(String, u64)>,
+    pub(super) keys: Option<OpenedKeys>,
+    pub(super) index: Option<Arc<Index>>,
+    pub(super) scratch: Option<ScratchCluster>,
+    pub(super) serving: Serving,
+}
+
+/// What an action gives: its line and facts, or why not.
+pub(super) type StepResult = Result<Done, StepFailure>;
+
+impl<'a> Ladder<'a> {
+    /// A ladder on whose first rung nothing has happened. `run` names its scratch directory.
+    #[must_use]
+    pub fn new(host: &'a RehearsalHost<'a>, subject: &'a Subject, run: impl Into<String>) -> Self {
+        Self {
+            host,
+            subject,
+            run: run.into(),
+            manifest: None,
+            image: None,
+            prefix: None,
+            other: Vec::new(),
+            keys: None,
+            index: None,
+            scratch: None,
+            serving: Serving::default(),
+        }
+    }
+
+    pub(super) fn manifest(&self) -> Result<&Manifest, Failure> {
+        self.manifest.as_ref().ok_or_else(|| not_yet("fetch-manifest"))
+    }
+
+    pub(super) fn image(&self) -> Result<&Image, Failure> {
+        self.image.as_ref().ok_or_else(|| not_yet("fetch-image"))
+    }
+
+    pub(super) fn keys(&self) -> Result<&OpenedKeys, Failure> {
+        self.keys.as_ref().ok_or_else(|| not_yet("open-keys"))
+    }
+
+    /// Ends all that runs and forgets all that was opened.
+    async fn tear_down(&mut self) -> StepResult {
+        let serving = std::mem::take(&mut self.serving);
+        let scratch = self.scratch.take();
+        (self.image, self.keys, self.index) = (None, None, None);
+        let facts = crate::rehearsal::boot::tear_down(serving, scratch).await?;
+        let summary = match (facts.processes_ended, facts.directories_removed) {
+            (0, 0) => "nothing was running".to_owned(),
+            (processes, _) => format!("{processes} processes ended, the scratch directory is gone"),
+        };
+        Ok(Done { summary, facts: Facts { tear_down: Some(facts), ..Facts::default() } })
+    }
+}
+
+/// A step that needs what no step of this process made.
+pub(super) fn not_yet(step: &str) -> Failure {
+    Failure::new(&codes::RUN_JOURNAL, format!("step {step}"), "it was not done in this process, and this step needs its result")
+        .next("start a new run")
+}
+
+#[async_trait]
+impl Actions for Ladder<'_> {
+    async fn run(&mut self, step: &Step) -> StepResult {
+        let action = match &step.work {
+            Work::Action(action) => action.as_str(),
+            Work::Command(_) => return Err(unknown(step, "commands are not run by a rehearsal").into()),
+        };
+        match action {
+            "fetch-manifest" => self.fetch_manifest().await,
+            "fetch-image" => self.fetch_image().await,
+            "check-structure" => self.check_structure().await,
+            "open-keys" => self.open_keys().await,
+            "decrypt-objects" => self.decrypt_objects().await,
+            "restore-data" => self.restore_data(step.timeout).await,
+            "start-etcd" => self.start_etcd().await,
+            "compare-hash" => self.compare_hash().await,
+            "build-encryption-config" => self.build_encryption_config(),
+            "make-certificates" => self.make_certificates(),
+            "start-apiserver" => self.start_apiserver().await,
+            "read-everything" => self.read_everything().await,
+            "tear-down" => self.tear_down().await,
+            other => Err(unknown(step, format!("no action is called {other}")).into()),
+        }
+    }
+}
+
+fn unknown(step: &Step, cause: impl std::fmt::Display) -> Failure {
+    Failure::new(&codes::RUNBOOK_INVALID, format!("step {}", step.id), cause)
+}
