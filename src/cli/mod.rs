@@ -1,19 +1,138 @@
 //! The command line: arguments, one file per subcommand, rendering.
+//!
+//! Owns: everything that is printed. Must never: decide. Each subcommand opens
+//! what it needs, calls one entry of the library and renders the answer.
 
+// Printing is what this module is for.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod args;
 pub mod catalog;
+pub mod demo;
 pub mod inspect;
 mod inspect_page;
 pub mod list;
+pub mod render;
 pub mod report;
 pub mod show;
+pub mod snapshot;
+pub mod station;
 pub mod table;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::Parser;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::codes;
 use crate::base::exit::Exit;
+use crate::base::failure::Failure;
+use crate::catalog::Catalog;
+use args::{Arguments, CatalogCommand, Command};
+use station::Station;
 
 /// Runs the program and maps its outcome to an exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    Exit::Usage.into()
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are answers; anything else is a wrong command line.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Good };
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    if let Err(failure) = crate::telemetry::log::init(arguments.verbose, false) {
+        let _ = render::failure(&mut io::stderr(), &failure, arguments.json);
+        return failure.exit().into();
+    }
+    // Before the first client is built: libraries look for the process's provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let json = arguments.json;
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::because(&codes::STATE_UNUSABLE, "threads", &error))
+        .and_then(|runtime| runtime.block_on(run(arguments)));
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            let _ = render::failure(&mut io::stderr(), &failure, json);
+            failure.exit().into()
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<Exit, Failure> {
+    let cancel = CancellationToken::new();
+    let dispatch = dispatch(arguments, cancel.clone());
+    tokio::pin!(dispatch);
+    tokio::select! {
+        outcome = &mut dispatch => return outcome,
+        () = interrupted() => cancel.cancel(),
+    }
+    // What was started cleans up after itself; a second signal ends it at once.
+    tokio::select! {
+        outcome = &mut dispatch => outcome,
+        () = interrupted() => Err(Failure::new(&codes::INTERRUPTED, "holdfast", "interrupted twice")),
+    }
+}
+
+async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exit, Failure> {
+    let Arguments { config, json, command, .. } = arguments;
+    let out = &mut io::stdout();
+    let result = match command {
+        Command::Inspect(arguments) => inspect::run(&arguments, json, out),
+        Command::Demo => unless(&cancel, demo::run(out)).await,
+        other => unless(&cancel, answer(Station::open(&config)?, other, json, out)).await,
+    };
+    let flushed = out.flush();
+    result.and_then(|exit| flushed.map(|()| exit).map_err(render::unprinted))
+}
+
+/// The commands that may be stopped at any await.
+async fn answer(station: Station, command: Command, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let now = station.clock.now();
+    match command {
+        Command::Snapshot(arguments) => snapshot::run(&station, &arguments, json, out).await,
+        Command::List => list::print(&station.current_catalog().await?, json, out, now),
+        Command::Show { id } => show::print(&station.current_catalog().await?, &id, json, out, now),
+        Command::Report(arguments) => report::run(&station.current_catalog().await?, &arguments, json, out),
+        Command::Catalog { command: CatalogCommand::Rebuild } => {
+            let history = station.reader()?.read().await?;
+            let rebuilt = Catalog::rebuild(station.state_dir(), &history)?;
+            catalog::print_rebuilt(&rebuilt, &history, json, out)
+        }
+        Command::Inspect(_) | Command::Demo => Ok(Exit::Usage),
+    }
+}
+
+/// Stops at the next await when a signal came. Whatever was being stored is
+/// aborted with the future that stored it.
+async fn unless(cancel: &CancellationToken, work: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    tokio::select! {
+        outcome = work => outcome,
+        () = cancel.cancelled() => Err(Failure::new(&codes::INTERRUPTED, "holdfast", "interrupted")),
+    }
+}
+
+/// Waits for SIGINT, SIGTERM or SIGHUP.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let wait = |kind| async move {
+        match signal(kind) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            // Without a handler the default action ends the process, which is as good.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = wait(SignalKind::interrupt()) => {}
+        () = wait(SignalKind::terminate()) => {}
+        () = wait(SignalKind::hangup()) => {}
+    }
 }

@@ -1,10 +1,15 @@
 //! `holdfast report [RUN] --format md|html|json`: a stored report in one of its faces.
 
+use std::io::Write;
+
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use crate::base::codes;
+use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
+use crate::catalog::Catalog;
 use crate::report::{html, json, markdown};
 
 #[derive(Debug, Args)]
@@ -24,6 +29,22 @@ pub enum Format {
     Html,
     /// The model itself
     Json,
+}
+
+/// Prints the report of a run, or of the newest one.
+///
+/// # Errors
+/// `run.unknown` when the ledger has no such report.
+pub fn run(catalog: &Catalog, arguments: &ReportArgs, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let newest = || Ok::<_, Failure>(catalog.reports()?.into_iter().next().map(|row| row.run));
+    let wanted = arguments.run.clone().map_or_else(newest, |run| Ok(Some(run)))?;
+    let unknown = |run: &str| Failure::new(&codes::RUN_UNKNOWN, run, "the ledger has no report of it");
+    let wanted = wanted.ok_or_else(|| unknown("latest"))?;
+    let record = catalog.report(&wanted)?.ok_or_else(|| unknown(wanted.as_str()))?;
+    let format = if json { Format::Json } else { arguments.format };
+    let text = render(&record.report, format)?;
+    out.write_all(text.as_bytes()).map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    Ok(Exit::Good)
 }
 
 /// Renders `stored`, the `report` field of a report's record.

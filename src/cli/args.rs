@@ -1,0 +1,66 @@
+//! The arguments, as `--help` shows them.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+/// Backs up a Kubernetes cluster's etcd, escrows the keys that make each backup
+/// readable, and proves that both can be restored.
+///
+/// Exit codes: 0 good; 1 it ran and the answer is bad; 2 it could not run or
+/// cannot tell; 3 usage or configuration; 130 interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, propagate_version = true, max_term_width = 100)]
+pub struct Arguments {
+    /// The configuration file.
+    #[arg(long, global = true, value_name = "FILE", default_value = "/etc/holdfast/holdfast.toml")]
+    pub config: PathBuf,
+
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Log more: -v debug, -vv trace.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Take a snapshot now.
+    Snapshot(Snapshot),
+    /// List snapshots: what each needs, and how far it has been proven.
+    List,
+    /// Show one snapshot with its keys, proofs and problems.
+    Show {
+        /// A snapshot id, the start of one, or `latest`.
+        id: String,
+    },
+    /// Read a snapshot file: whole or not, which keys it needs, would it restore.
+    Inspect(super::inspect::Inspect),
+    /// Print a rehearsal's report, or list the reports.
+    Report(super::report::ReportArgs),
+    /// The local catalog, a fold of the ledger.
+    Catalog {
+        #[command(subcommand)]
+        command: CatalogCommand,
+    },
+    /// Show the whole product on a real etcd and API server, in one directory.
+    Demo,
+}
+
+#[derive(Debug, Args)]
+pub struct Snapshot {
+    /// Stream from a member that has no leader, and say why.
+    #[arg(long, value_name = "REASON")]
+    pub degraded: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum CatalogCommand {
+    /// Build the catalog anew from the ledger.
+    Rebuild,
+}

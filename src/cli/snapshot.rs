@@ -1,0 +1,91 @@
+//! `holdfast snapshot`.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use super::args;
+use super::render;
+use super::station::Station;
+use crate::backup::{BackupHost, Taken, take};
+use crate::base::codes;
+use crate::base::exit::Exit;
+use crate::base::failure::Failure;
+use crate::base::units::{count, human_bytes};
+use crate::etcd::EtcdClient;
+use crate::scan::capture::MemfdSink;
+
+/// Takes a snapshot and says what it needs.
+///
+/// # Errors
+/// Those of [`take`]; nothing is visible then.
+pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let etcd =
+        station.config.etcd.as_ref().ok_or_else(|| {
+            Failure::new(&codes::CONFIG_SECTION_MISSING, "[etcd]", "a snapshot needs to know its etcd endpoints")
+        })?;
+    let source = EtcdClient::new(etcd)?;
+    let signer = station.signer()?;
+    let outbox = station.outbox()?;
+    let known = station.known()?;
+    let host = BackupHost {
+        config: &station.config,
+        source: &source,
+        sink: |limit| Ok(Box::new(MemfdSink::new(limit)?)),
+        snapshots: station.snapshots.as_ref(),
+        escrow: station.escrow.as_ref(),
+        stores: &station.stores,
+        signer: &signer,
+        outbox: &outbox,
+        known: &known,
+        clock: station.clock.as_ref(),
+        entropy: station.entropy.as_ref(),
+    };
+    let mut taken = take(&host, arguments.degraded.as_deref()).await?;
+    // The snapshot exists; a ledger that is down only delays what others see.
+    if let Err(failure) = station.refresh().await {
+        taken.warnings.push(failure);
+    }
+    let printed = if json { print_json(out, &taken) } else { print(out, &taken) };
+    printed.map_err(render::unprinted)?;
+    Ok(taken.exit())
+}
+
+fn print(out: &mut dyn Write, taken: &Taken) -> std::io::Result<()> {
+    let manifest = &taken.manifest;
+    writeln!(out, "snapshot {} of {}: {}", manifest.id, manifest.cluster.name, manifest.quality.as_str())?;
+    writeln!(
+        out,
+        "  revision {}, {}, image {}, sealed {}",
+        manifest.image.revision,
+        count(manifest.image.live_keys, "live key"),
+        human_bytes(manifest.image.bytes),
+        human_bytes(manifest.object.bytes),
+    )?;
+    for key in &manifest.keys {
+        let escrow = if key.escrow_record.is_some() { "in escrow" } else { "NOT in escrow" };
+        writeln!(
+            out,
+            "  needs {} key {} ({}): {}, {}, {escrow}",
+            key.provider,
+            render::printable(&key.name),
+            key.fingerprint.as_deref().unwrap_or("material unknown"),
+            count(key.live_objects, "live object"),
+            key.proof.as_str(),
+        )?;
+    }
+    for warning in &taken.warnings {
+        render::warning(&mut std::io::stderr(), warning)?;
+    }
+    Ok(())
+}
+
+fn print_json(out: &mut dyn Write, taken: &Taken) -> std::io::Result<()> {
+    let warnings: Vec<_> = taken
+        .warnings
+        .iter()
+        .map(|w| json!({ "code": w.code().name, "object": w.object(), "cause": w.cause(), "next": w.next_action() }))
+        .collect();
+    let document = json!({ "manifest": taken.manifest, "manifest_sha256": taken.manifest_sha256, "warnings": warnings });
+    writeln!(out, "{document}")
+}

@@ -1,0 +1,132 @@
+//! What a command opens: configuration, stores, keys of this host, catalog.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::render;
+use crate::backup::take::Known;
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::codes;
+use crate::base::entropy::{Entropy, OsEntropy};
+use crate::base::failure::Failure;
+use crate::catalog::Catalog;
+use crate::config::{self, Config};
+use crate::ledger::{Delivery, Ledger, Outbox, Stores};
+use crate::record::layout::Layout;
+use crate::record::signature::{AllowedSigners, Signer};
+use crate::store::{self, Store};
+
+/// One host, as its configuration describes it.
+#[derive(Debug)]
+pub struct Station {
+    pub config: Config,
+    pub clock: Arc<dyn Clock>,
+    pub entropy: Arc<dyn Entropy>,
+    pub snapshots: Arc<dyn Store>,
+    pub escrow: Arc<dyn Store>,
+    pub ledger: Arc<dyn Store>,
+    /// The same three, as the outbox delivers to them.
+    pub stores: Stores,
+}
+
+impl Station {
+    /// Reads the configuration; opens nothing that could hang.
+    ///
+    /// # Errors
+    /// `config.*`, with all mistakes at once.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let config = config::load(path)?;
+        let snapshots = store::open(&config.snapshots.store);
+        let escrow = store::open(&config.escrow.store);
+        let ledger = store::open(&config.ledger.store);
+        let stores = Stores { snapshots: Some(snapshots.clone()), escrow: Some(escrow.clone()), ledger: Some(ledger.clone()) };
+        Ok(Self { config, clock: SystemClock::new(), entropy: Arc::new(OsEntropy), snapshots, escrow, ledger, stores })
+    }
+
+    #[must_use]
+    pub fn state_dir(&self) -> &Path {
+        &self.config.host.state_dir
+    }
+
+    /// # Errors
+    /// `config.section-missing` where this host signs nothing, `signing.key-unusable`.
+    pub fn signer(&self) -> Result<Signer, Failure> {
+        let path: &PathBuf = self
+            .config
+            .host
+            .signing_key
+            .as_ref()
+            .ok_or_else(|| Failure::new(&codes::CONFIG_SECTION_MISSING, "host.signing_key", "this command signs records"))?;
+        Signer::load(path, self.config.host.name.clone())
+    }
+
+    /// # Errors
+    /// Those of reading the file.
+    pub fn allowed_signers(&self) -> Result<AllowedSigners, Failure> {
+        AllowedSigners::load(&self.config.host.allowed_signers)
+    }
+
+    /// # Errors
+    /// `state.unusable`.
+    pub fn outbox(&self) -> Result<Outbox, Failure> {
+        Outbox::open(self.state_dir())
+    }
+
+    /// # Errors
+    /// `catalog.broken`.
+    pub fn catalog(&self) -> Result<Catalog, Failure> {
+        Catalog::open(self.state_dir())
+    }
+
+    /// # Errors
+    /// Those of reading `allowed_signers`.
+    pub fn reader(&self) -> Result<Ledger, Failure> {
+        let layout = Layout::new(&self.config.ledger.prefix, &self.config.cluster);
+        Ok(Ledger::new(self.ledger.clone(), layout, self.allowed_signers()?))
+    }
+
+    /// Sends what waits in the outbox.
+    ///
+    /// # Errors
+    /// `state.unusable`; a store that does not answer is in the delivery.
+    pub async fn deliver(&self) -> Result<Delivery, Failure> {
+        self.outbox()?.deliver(&self.stores).await
+    }
+
+    /// Reads the ledger and folds it into the catalog.
+    ///
+    /// # Errors
+    /// Those of the ledger; the catalog then stays as it was.
+    pub async fn refresh(&self) -> Result<Catalog, Failure> {
+        let history = self.reader()?.read().await?;
+        let mut catalog = self.catalog()?;
+        catalog.fold(&history)?;
+        Ok(catalog)
+    }
+
+    /// The catalog as the ledger has it now; as it was last seen when the ledger
+    /// does not answer, with a warning.
+    ///
+    /// # Errors
+    /// `catalog.broken`.
+    pub async fn current_catalog(&self) -> Result<Catalog, Failure> {
+        match self.refresh().await {
+            Ok(catalog) => Ok(catalog),
+            Err(failure) => {
+                render::warning(&mut std::io::stderr(), &failure).map_err(render::unprinted)?;
+                self.catalog()
+            }
+        }
+    }
+
+    /// What this host deposited and recorded before.
+    ///
+    /// # Errors
+    /// `catalog.broken`.
+    pub fn known(&self) -> Result<Known, Failure> {
+        let catalog = self.catalog()?;
+        let name = &self.config.host.name;
+        let receipts = catalog.receipts_of(name)?;
+        Ok(Known { receipts, host: catalog.host_record(name)? })
+    }
+}
