@@ -16,10 +16,16 @@ fn findings(path: &str, text: &str) -> Vec<String> {
 }
 
 fn line_objections(line: &str) -> Vec<String> {
-    let paths = MACHINE_PATHS.iter().map(|halves| halves.concat()).filter(|path| line.contains(path.as_str()));
+    let paths = MACHINE_PATHS.iter().map(|halves| halves.concat()).filter(|path| begins_a_path(line, path));
     let mut objections: Vec<String> = paths.map(|path| format!("names {path}, a path of one machine")).collect();
     objections.extend(work_item(line).map(|item| format!("names {item:?}, which a reader cannot look up")));
     objections
+}
+
+/// Inside a longer path, as in `/registry/work/x`, the words mean something else.
+fn begins_a_path(line: &str, path: &str) -> bool {
+    line.match_indices(path)
+        .any(|(at, _)| !line[..at].ends_with(|before: char| before.is_alphanumeric() || "-_.}".contains(before)))
 }
 
 /// A work item's word with one or two digits. Numbers of other projects' records are longer.
@@ -51,6 +57,7 @@ fn no_file_names_a_machine_path_or_a_work_item() {
 fn machine_paths_and_work_items_are_found() {
     let path = MACHINE_PATHS[0].concat();
     assert_one(&findings("a.md", &format!("fine\nsee {path}x\n")), "a.md:2: names");
+    assert_none(&findings("a.md", &format!("/registry{path}x")));
     let item = ["Iss", "ue #3"].concat();
     assert_one(&findings("a.md", &format!("as {item} says")), "cannot look up");
     assert_none(&findings("a.md", "the cluster's work/ folder; issue a warning; bbolt's issue 1044\n"));
