@@ -24,6 +24,7 @@ CREATE TABLE snapshot (
     live_keys    INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX snapshot_by_id ON snapshot (id);
+CREATE INDEX snapshot_by_lineage ON snapshot (lineage, finished);
 
 -- The key versions that a snapshot's live objects need. `deposit` is the
 -- fingerprint under which escrow must have the material; null when unknown.
@@ -63,6 +64,7 @@ CREATE TABLE host_key (
     name        TEXT NOT NULL,
     fingerprint TEXT NOT NULL
 ) STRICT;
+CREATE INDEX host_key_by_host ON host_key (host);
 
 -- `manifest` is the digest of the manifest that the rehearsal believed;
 -- `reached` is null, or the rung from 1 (open) to 4 (cluster).
@@ -83,6 +85,8 @@ CREATE TABLE opening (
     attestation TEXT NOT NULL REFERENCES attestation (path) ON DELETE CASCADE,
     fingerprint TEXT NOT NULL
 ) STRICT;
+CREATE INDEX opening_by_attestation ON opening (attestation);
+CREATE INDEX opening_by_fingerprint ON opening (fingerprint);
 
 CREATE TABLE report (
     path     TEXT PRIMARY KEY REFERENCES record (path) ON DELETE CASCADE,

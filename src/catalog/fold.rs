@@ -194,7 +194,7 @@ fn utc(text: &str) -> String {
 }
 
 /// SQLite counts to 2^63 - 1; no real count comes near.
-fn integer(number: u64) -> i64 {
+pub(super) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

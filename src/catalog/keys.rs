@@ -82,7 +82,7 @@ impl Catalog {
         let configured = self.rows(
             "SELECT k.provider, k.name, k.fingerprint, h.host
              FROM host_key k JOIN host h ON h.path = k.host JOIN record r ON r.path = h.path
-             WHERE r.seq = (SELECT max(r2.seq) FROM host h2 JOIN record r2 USING (path) WHERE h2.host = h.host)",
+             WHERE (h.host, r.seq) IN (SELECT o.host, max(q.seq) FROM host o JOIN record q USING (path) GROUP BY o.host)",
             [],
             |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?, row.get::<_, String>(3)?)),
         )?;

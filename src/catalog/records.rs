@@ -1,8 +1,10 @@
 //! Receipts, host records and reports.
 
+use rusqlite::params;
 use serde::Serialize;
 
 use super::Catalog;
+use super::fold::integer;
 use crate::base::failure::Failure;
 use crate::base::ids::{Fingerprint, Principal, RunId, SnapshotId};
 use crate::record::attestation::ReportRecord;
@@ -39,7 +41,7 @@ impl Catalog {
 
     /// What one host said of itself last.
     pub fn host_record(&self, host: &Principal) -> Result<Option<HostRecord>, Failure> {
-        Ok(self.host_records(host)?.into_iter().next())
+        self.host_record_before(host, i64::MAX)
     }
 
     /// What one host said of itself, the newest first: in the order of its
@@ -55,7 +57,7 @@ impl Catalog {
     pub fn latest_host_records(&self) -> Result<Vec<HostRecord>, Failure> {
         self.documents(
             "SELECT r.document FROM host h JOIN record r USING (path)
-             WHERE r.seq = (SELECT max(r2.seq) FROM host h2 JOIN record r2 USING (path) WHERE h2.host = h.host)
+             WHERE (h.host, r.seq) IN (SELECT o.host, max(q.seq) FROM host o JOIN record q USING (path) GROUP BY o.host)
              ORDER BY h.host",
             [],
         )
@@ -64,8 +66,13 @@ impl Catalog {
     /// The configuration that was in force when a snapshot was taken: the last
     /// record that its signer wrote before the manifest.
     pub fn host_record_of(&self, manifest: &Manifest) -> Result<Option<HostRecord>, Failure> {
-        let records: Vec<HostRecord> = self.host_records(&manifest.signer.name)?;
-        Ok(records.into_iter().find(|record| record.signer.seq < manifest.signer.seq))
+        self.host_record_before(&manifest.signer.name, integer(manifest.signer.seq))
+    }
+
+    fn host_record_before(&self, host: &Principal, seq: i64) -> Result<Option<HostRecord>, Failure> {
+        let sql = "SELECT r.document FROM host h JOIN record r USING (path)
+                   WHERE h.host = ?1 AND r.seq < ?2 ORDER BY r.seq DESC LIMIT 1";
+        Ok(self.documents(sql, params![host.as_str(), seq])?.into_iter().next())
     }
 
     /// All reports, the newest first.

@@ -76,7 +76,7 @@ impl Outbox {
         destinations: &[(Place, String)],
     ) -> Result<Appended, Failure> {
         let locked = self.spool.lock()?;
-        let link = next_link(signer.principal(), locked.heads()?.get(signer.principal()));
+        let link = next_link(signer.principal(), locked.head(signer.principal())?.as_ref());
         let record = make(link.clone());
         check(&record, &link, destinations)?;
         let signed = sign_record(signer, &record)?;

@@ -126,17 +126,25 @@ impl Spool {
 }
 
 impl Locked<'_> {
-    /// The newest record of each signer, waiting or not.
-    pub fn heads(&self) -> Result<BTreeMap<Principal, Head>, Failure> {
-        let file: HeadFile = read_json(&self.spool.heads_path())?.unwrap_or_default();
-        let mut heads: BTreeMap<_, _> =
-            file.signers.into_iter().map(|(name, line)| (name, Head { seq: line.seq, sha256: line.sha256 })).collect();
-        for ordinal in self.spool.list()? {
-            if let Some(waiting) = self.spool.read(ordinal)? {
+    /// A signer's newest record, waiting or not.
+    pub fn head(&self, signer: &Principal) -> Result<Option<Head>, Failure> {
+        let mut heads = self.heads()?;
+        // Numbers rise with the order of appending: the last one is the newest.
+        for ordinal in self.spool.list()?.into_iter().rev() {
+            if let Some(waiting) = self.spool.read(ordinal)?
+                && &waiting.signer == signer
+            {
                 raise(&mut heads, waiting.signer, Head { seq: waiting.seq, sha256: waiting.sha256 });
+                break;
             }
         }
-        Ok(heads)
+        Ok(heads.remove(signer))
+    }
+
+    /// The newest of the records that no longer wait.
+    fn heads(&self) -> Result<BTreeMap<Principal, Head>, Failure> {
+        let file: HeadFile = read_json(&self.spool.heads_path())?.unwrap_or_default();
+        Ok(file.signers.into_iter().map(|(name, line)| (name, Head { seq: line.seq, sha256: line.sha256 })).collect())
     }
 
     /// Adds a record. On failure it is either not there, or whole.
@@ -153,7 +161,7 @@ impl Locked<'_> {
         if !waiting.destinations.is_empty() {
             return self.write(&path, &waiting);
         }
-        self.write_heads(&self.heads()?)?;
+        self.raise(&waiting.signer, Head { seq: waiting.seq, sha256: waiting.sha256 })?;
         fs::remove_file(&path).map_err(|e| unusable(&path, &e))?;
         self.sync()
     }

@@ -1,10 +1,12 @@
 //! What the catalog answers.
 
-use holdfast::record::Rung;
+use holdfast::ledger::{Ledger, Place};
 use holdfast::record::manifest::Quality;
+use holdfast::record::{Link, Rung};
 
 use super::{folded, history, site};
-use crate::ledger::records::{KEY1, KEY2, Site, id, manifest, need};
+use crate::ledger::records::{KEY1, KEY2, Site, host, id, layout, manifest, need};
+use crate::test_key;
 
 #[tokio::test]
 async fn snapshots_come_newest_first_with_their_keys_and_proofs() {
@@ -87,7 +89,7 @@ async fn an_attestation_of_another_manifest_proves_nothing() {
 }
 
 #[tokio::test]
-async fn the_headline_is_the_newest_rehearsal_that_passed_at_the_rung_asked() {
+async fn c_108_the_headline_is_the_newest_rehearsal_that_passed_at_the_rung_asked() {
     let (site, history) = site().await;
     let catalog = folded(&site, &history);
     let at = |rung| catalog.last_proof(rung).unwrap().map(|proof| (proof.rung, proof.snapshot));
@@ -123,6 +125,39 @@ async fn one_key_under_two_names_is_one_key_and_two_under_one_name_are_two() {
         })
         .collect();
     assert_eq!(seen, [(KEY2, "key1".into(), 0), (KEY1, "key1+new-name".into(), 1), ("-", "lost".into(), 0)]);
+}
+
+#[tokio::test]
+async fn c_004_a_host_with_other_material_under_the_same_name_is_named() {
+    let site = Site::new();
+    let hosts = ["cp-1", "cp-2", "cp-3"].map(test_key::signer);
+    for (signer, key) in hosts.iter().zip([KEY1, KEY1, KEY2]) {
+        let path = host(Link { name: signer.principal().clone(), seq: 0, prev: None }, &[], "13:00").path;
+        site.outbox.append(signer, |link| host(link, &[("key1", key)], "13:00"), &[(Place::Ledger, path)]).unwrap();
+    }
+    site.outbox.deliver(&site.stores()).await.unwrap();
+    let allowed = test_key::allowed(&hosts.each_ref());
+    let history = Ledger::new(site.ledger.clone(), layout(), allowed).read().await.unwrap();
+    let keys = folded(&site, &history).keys().unwrap();
+    let seen: Vec<_> = keys
+        .iter()
+        .map(|key| (key.fingerprint.as_deref().unwrap(), key.configured_on.iter().map(String::as_str).collect::<Vec<_>>()))
+        .collect();
+    assert_eq!(seen, [(KEY1, vec!["cp-1", "cp-2"]), (KEY2, vec!["cp-3"])]);
+}
+
+#[tokio::test]
+async fn c_026_two_key_ids_behind_one_kms_name_are_two_keys() {
+    let site = Site::new();
+    let kms = |id: &str, live_objects| {
+        let mut need = need("barbican", Some(&format!("kms:barbican:{id}")), live_objects);
+        (need.provider, need.kms_key_id) = ("kmsv2".into(), Some(id.into()));
+        need
+    };
+    site.manifest("13:05", 10, vec![kms("A", 3), kms("B", 37)]);
+    let keys = folded(&site, &history(&site).await).keys().unwrap();
+    let seen: Vec<_> = keys.iter().map(|key| (key.fingerprint.as_deref().unwrap(), key.needed_by[0].live_objects)).collect();
+    assert_eq!(seen, [("kms:barbican:A", 3), ("kms:barbican:B", 37)]);
 }
 
 #[tokio::test]

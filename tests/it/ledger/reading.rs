@@ -202,6 +202,15 @@ async fn a_ledger_that_does_not_answer_or_let_us_in_is_no_empty_ledger() {
 }
 
 #[tokio::test]
+async fn c_090_names_that_are_listed_and_gone_stop_nothing() {
+    let site = site().await;
+    let ghosts = ["receipts/ghost.json", "manifests/ghost.json"].map(|name| format!("{}/{name}", layout().root()));
+    site.ledger.rule(Rules { ghosts: ghosts.to_vec(), ..Rules::default() });
+    let history = site.reader().read().await.unwrap();
+    assert_eq!((history.entries.len(), history.findings), (6, vec![]));
+}
+
+#[tokio::test]
 async fn a_record_signed_before_its_key_was_allowed_is_not_believed() {
     let site = site().await;
     let line = site.backup_host.public_line();

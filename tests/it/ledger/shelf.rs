@@ -33,6 +33,8 @@ pub struct Rules {
     pub answer_lost: bool,
     /// The n-th call from now on fails, counted from 1.
     pub fail_call: Option<usize>,
+    /// Names that are listed, though nothing is there.
+    pub ghosts: Vec<String>,
     /// Calls never answer.
     pub silent: bool,
 }
@@ -131,9 +133,10 @@ impl Store for Shelf {
     }
 
     async fn list(&self, prefix: &Prefix) -> Result<Vec<Listed>, StoreError> {
-        self.admit("list", prefix.as_str()).await?;
+        let ghosts = self.admit("list", prefix.as_str()).await?.ghosts;
         let state = self.state();
         let below = state.objects.iter().filter(|(name, _)| name.starts_with(prefix.as_str()));
-        Ok(below.map(|(name, bytes)| Listed { key: name.parse().unwrap(), bytes: bytes.len() as u64 }).collect())
+        let listed = below.map(|(name, bytes)| (name, bytes.len() as u64)).chain(ghosts.iter().map(|name| (name, 190)));
+        Ok(listed.map(|(name, bytes)| Listed { key: name.parse().unwrap(), bytes }).collect())
     }
 }
