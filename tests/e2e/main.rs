@@ -1,1 +1,6 @@
 //! Real etcd and kube-apiserver. A missing program fails the test with its name and `make tools`.
+
+#![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
+
+mod rehearse;
+mod scene;

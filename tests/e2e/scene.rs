@@ -1,0 +1,306 @@
+//! A production cluster that was, and all that is left of it: the stores, and a
+//! rehearsal host with its two identities.
+//!
+//! Made once by a real etcd, a real API server and real takes; then the cluster
+//! is stopped and removed with every copy of its keys but the sealed ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use holdfast::backup::{BackupHost, take::Known, take::take};
+use holdfast::base::clock::{Clock, SystemClock};
+use holdfast::base::entropy::{Entropy, OsEntropy};
+use holdfast::base::failure::Failure;
+use holdfast::base::ids::{Fingerprint, SnapshotId};
+use holdfast::base::secret::Secret;
+use holdfast::catalog::Catalog;
+use holdfast::config::{self, Config, StoreConfig};
+use holdfast::demo::rig::{Rig, Tools};
+use holdfast::demo::site::{self, Site};
+use holdfast::demo::workload;
+use holdfast::escrow::seal::Identities;
+use holdfast::etcd::EtcdClient;
+use holdfast::k8s::encryption_config::{EncryptionConfig, Provider, Rule};
+use holdfast::k8s::local_key::{LocalKey, LocalProvider};
+use holdfast::ledger::{Ledger, Outbox, Stores};
+use holdfast::record::Rung;
+use holdfast::record::layout::Layout;
+use holdfast::record::manifest::Manifest;
+use holdfast::record::signature::{AllowedSigners, Signer};
+use holdfast::rehearsal::{self, RehearsalHost, Rehearsed, Request, Subject};
+use holdfast::runbook::journal::{Event, Journal};
+use holdfast::runbook::model::Runbook;
+use holdfast::sandbox::Places;
+use holdfast::scan::capture::MemfdSink;
+use holdfast::store;
+use tokio_util::sync::CancellationToken;
+
+/// What was taken, in order.
+#[derive(Debug, Clone)]
+pub struct Source {
+    folder: PathBuf,
+    /// Everything under key1.
+    pub first: Manifest,
+    /// Half under key2.
+    pub second: Manifest,
+    pub key1: Fingerprint,
+    pub key2: Fingerprint,
+    /// Secrets that were written.
+    pub secrets: usize,
+}
+
+/// The source, made by the first test that asks.
+pub fn source() -> &'static Source {
+    static SOURCE: OnceLock<Source> = OnceLock::new();
+    SOURCE.get_or_init(|| {
+        // A runtime of its own: it ends with what the cluster needed.
+        std::thread::spawn(|| tokio::runtime::Runtime::new().unwrap().block_on(make())).join().unwrap()
+    })
+}
+
+async fn make() -> Source {
+    // `main` does this in the program; here nobody did.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("scene");
+    let _ = fs::remove_dir_all(&folder);
+    let (clock, places) = (SystemClock::new(), places());
+    let tools = Tools::find(&places).await.unwrap();
+    let mut rig = Rig::start(&folder.join("production"), tools, clock.now()).await.unwrap();
+    let (key1, key2) = (key("key1"), key("key2"));
+    rig.serve(&encryption(vec![key1.clone()])).await.unwrap();
+    let written = workload::write(&rig.client().unwrap(), &OsEntropy).await.unwrap();
+    define_widgets(&rig.client().unwrap()).await;
+    let site = Site::build(&folder, &rig, Path::new("/nowhere"), &OsEntropy).unwrap();
+    let first = snapshot(&site).await;
+    rig.serve(&encryption(vec![key2.clone(), key1.clone()])).await.unwrap();
+    workload::rewrite_half(&rig.client().unwrap()).await.unwrap();
+    let second = snapshot(&site).await;
+    rig.stop().await.unwrap();
+    // Every copy of a key that is not sealed: the cluster's files and the
+    // control-plane host's.
+    fs::remove_dir_all(folder.join("production")).unwrap();
+    fs::remove_dir_all(site.host(site::CONTROL_PLANE)).unwrap();
+    let (key1, key2) = (key1.fingerprint().clone(), key2.fingerprint().clone());
+    Source { folder, first, second, key1, key2, secrets: written.len() }
+}
+
+fn places() -> Places {
+    Places::usual(None, |name| std::env::var_os(name))
+}
+
+fn key(name: &str) -> LocalKey {
+    let mut material = vec![0; 32];
+    OsEntropy.fill(&mut material);
+    LocalKey::new(LocalProvider::Aescbc, name, Secret::new(material)).unwrap()
+}
+
+fn encryption(keys: Vec<LocalKey>) -> EncryptionConfig {
+    let providers = vec![Provider::Aescbc(keys), Provider::Identity];
+    let resources = vec!["secrets".to_owned(), "widgets.example.com".to_owned()];
+    EncryptionConfig { rules: vec![Rule { resources, providers }] }
+}
+
+/// A custom resource, encrypted too, with one object.
+async fn define_widgets(client: &kube::Client) {
+    let definition = serde_json::json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    post(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    let widget = serde_json::json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "one"}, "spec": {"size": 1}});
+    // Served a moment after its definition is stored.
+    let posting = async {
+        while !try_post(client, "/apis/example.com/v1/namespaces/shop/widgets", &widget).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), posting).await.unwrap();
+}
+
+async fn post(client: &kube::Client, path: &str, body: &serde_json::Value) {
+    assert!(try_post(client, path, body).await, "{path}");
+}
+
+async fn try_post(client: &kube::Client, path: &str, body: &serde_json::Value) -> bool {
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(serde_json::to_vec(body).unwrap()).unwrap();
+    client.request::<serde_json::Value>(request).await.is_ok()
+}
+
+async fn snapshot(site: &Site) -> Manifest {
+    let config = config::load(&site.config(site::CONTROL_PLANE)).unwrap();
+    let source = EtcdClient::new(config.etcd.as_ref().unwrap()).unwrap();
+    let stores = stores(&config);
+    let signer = signer(&config);
+    let outbox = Outbox::open(&config.host.state_dir).unwrap();
+    let catalog = catalog(&config).await;
+    let receipts = catalog.receipts_of(&config.host.name).unwrap();
+    let known = Known { receipts, host: catalog.host_record(&config.host.name).unwrap() };
+    let clock = SystemClock::new();
+    let host = BackupHost {
+        config: &config,
+        source: &source,
+        sink: |limit| Ok(Box::new(MemfdSink::new(limit)?)),
+        snapshots: stores.snapshots.as_deref().unwrap(),
+        escrow: stores.escrow.as_deref().unwrap(),
+        stores: &stores,
+        signer: &signer,
+        outbox: &outbox,
+        known: &known,
+        clock: clock.as_ref(),
+        entropy: &OsEntropy,
+    };
+    let taken = take(&host, None).await.unwrap();
+    assert!(taken.warnings.is_empty(), "{:?}", taken.warnings);
+    taken.manifest
+}
+
+fn stores(config: &Config) -> Stores {
+    Stores {
+        snapshots: Some(store::open(&config.snapshots.store)),
+        escrow: Some(store::open(&config.escrow.store)),
+        ledger: Some(store::open(&config.ledger.store)),
+    }
+}
+
+fn signer(config: &Config) -> Signer {
+    Signer::load(config.host.signing_key.as_ref().unwrap(), config.host.name.clone()).unwrap()
+}
+
+/// The catalog as the ledger has it now.
+async fn catalog(config: &Config) -> Catalog {
+    let layout = Layout::new(&config.ledger.prefix, &config.cluster);
+    let allowed = AllowedSigners::load(&config.host.allowed_signers).unwrap();
+    let ledger = Ledger::new(store::open(&config.ledger.store), layout, allowed);
+    let history = ledger.read().await.unwrap();
+    assert_eq!(history.findings, []);
+    let mut catalog = Catalog::open(&config.host.state_dir).unwrap();
+    catalog.fold(&history).unwrap();
+    catalog
+}
+
+/// A rehearsal host of a test's own, over copies of the three stores.
+pub struct Scene {
+    pub root: tempfile::TempDir,
+    pub config: Config,
+    pub runbook: Runbook,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let source = source();
+        let root = tempfile::tempdir().unwrap();
+        copy(&source.folder, root.path());
+        Self::at(root)
+    }
+
+    fn at(root: tempfile::TempDir) -> Self {
+        let config = Self::config(root.path());
+        let runbook = Runbook::parse(include_bytes!("../../runbooks/etcd-restore.md"), rehearsal::ACTIONS).unwrap();
+        Self { root, config, runbook, clock: SystemClock::new() }
+    }
+
+    /// The rehearsal host's configuration below `root`.
+    pub fn config(root: &Path) -> Config {
+        let file = root.join("hosts").join(site::REHEARSAL).join("holdfast.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        let text = text.replace(source().folder.to_str().unwrap(), root.to_str().unwrap());
+        config::parse("holdfast.toml", &text).unwrap()
+    }
+
+    /// A folder of a store.
+    pub fn store(&self, store: &StoreConfig) -> PathBuf {
+        let StoreConfig::Fs { path } = store;
+        path.clone()
+    }
+
+    /// The one file of a store whose path contains all of `parts`.
+    pub fn file(&self, store: &StoreConfig, parts: &[&str]) -> PathBuf {
+        let all = files(&self.store(store));
+        let found: Vec<_> = all.iter().filter(|path| parts.iter().all(|part| path.to_str().unwrap().contains(part))).collect();
+        assert_eq!(found.len(), 1, "{parts:?}: {all:#?}");
+        found[0].clone()
+    }
+
+    pub async fn subject(&self, id: &SnapshotId) -> Result<Subject, Failure> {
+        Subject::find(&catalog(&self.config).await, id, &self.config.host.name)
+    }
+
+    pub fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(Catalog::journal(&self.config.host.state_dir).unwrap())
+    }
+
+    pub async fn rehearse(&self, id: &SnapshotId, until: Rung) -> Rehearsed {
+        let subject = self.subject(id).await.unwrap();
+        self.with_host(async |host, request| rehearsal::rehearse(host, &subject, self.journal(), request).await.unwrap(), until, &|_| ())
+            .await
+    }
+
+    pub async fn with_host<T>(
+        &self,
+        work: impl AsyncFnOnce(&RehearsalHost<'_>, &Request<'_>) -> T,
+        until: Rung,
+        watch: &(dyn Fn(&Event) + Send + Sync),
+    ) -> T {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = &self.config;
+        let (stores, signer) = (stores(config), signer(config));
+        let allowed = AllowedSigners::load(&config.host.allowed_signers).unwrap();
+        let outbox = Outbox::open(&config.host.state_dir).unwrap();
+        let identity = |path: &Option<PathBuf>| Arc::new(Identities::load(path.as_ref().unwrap()).unwrap());
+        let host = RehearsalHost {
+            config,
+            stores: &stores,
+            allowed: &allowed,
+            snapshot_identity: identity(&config.snapshots.identity_file),
+            escrow_identity: identity(&config.escrow.identity_file),
+            signer: &signer,
+            outbox: &outbox,
+            places: &places(),
+            clock: Arc::clone(&self.clock),
+            entropy: Arc::new(OsEntropy),
+        };
+        let request =
+            Request { until, trigger: "person", runbook: &self.runbook, cancel: CancellationToken::new(), watch };
+        work(&host, &request).await
+    }
+
+    pub async fn catalog(&self) -> Catalog {
+        catalog(&self.config).await
+    }
+
+    /// No process of a run is left, no directory, no memory.
+    pub fn nothing_is_left(&self) {
+        let scratch = &self.config.rehearsal.scratch_dir;
+        assert_eq!(files(scratch), Vec::<PathBuf>::new());
+        let marker = scratch.to_str().unwrap();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            assert!(!line.contains(marker), "still running: {line}");
+        }
+    }
+}
+
+/// All files below a folder.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() { found.extend(files(&entry.path())) } else { found.push(entry.path()) }
+    }
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    for file in files(from) {
+        let copied = to.join(file.strip_prefix(from).unwrap());
+        fs::create_dir_all(copied.parent().unwrap()).unwrap();
+        fs::copy(&file, &copied).unwrap();
+    }
+}
