@@ -92,7 +92,7 @@ impl Ladder<'_> {
             count(read.failed, "live object"),
             first.join(", ")
         );
-        facts.decryption = Some(decryption(&read));
+        (facts.decryption, facts.data_clock) = (Some(decryption(&read)), data_clock(&read));
         Err(StepFailure { failure: Failure::new(&codes::ESCROW_KEY_MISSING, &manifest.id, cause), facts })
     }
 
@@ -103,9 +103,7 @@ impl Ladder<'_> {
         let index = std::mem::take(&mut *index.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let facts = Facts {
             decryption: Some(decryption(&read)),
-            data_clock: read
-                .clock
-                .map(|clock| DataClockFacts { newest: rfc3339(clock.at), rule: clock.source.as_str().to_owned() }),
+            data_clock: data_clock(&read),
             left_out: untried(&read),
             ..Facts::default()
         };
@@ -305,6 +303,10 @@ fn decryption(read: &ObjectsRead) -> DecryptionFacts {
         plaintext: read.plain,
         failures: unreadable(read),
     }
+}
+
+fn data_clock(read: &ObjectsRead) -> Option<DataClockFacts> {
+    read.clock.map(|clock| DataClockFacts { newest: rfc3339(clock.at), rule: clock.source.as_str().to_owned() })
 }
 
 fn unreadable(read: &ObjectsRead) -> Vec<UnreadableObject> {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use crate::base::codes;
-use crate::base::digest::Sha256;
 use crate::base::failure::Failure;
 use crate::base::units::{count, human_duration};
 use crate::rehearsal::apiserver::{self, ApiPki, ApiServer, ApiSetup, KUBE_APISERVER};
@@ -11,7 +10,7 @@ use crate::rehearsal::boot::version;
 use crate::rehearsal::encryption;
 use crate::rehearsal::ladder::{Ladder, StepResult, not_yet};
 use crate::rehearsal::reading::{self, Reading};
-use crate::runbook::facts::{ApiServerFacts, CertificateFacts, Deviation, EncryptionFacts, Evidence, Facts, LeftOut};
+use crate::runbook::facts::{ApiServerFacts, CertificateFacts, Deviation, EncryptionFacts, Facts, LeftOut};
 use crate::runbook::run::{Done, StepFailure};
 use crate::sandbox::tools;
 
@@ -38,12 +37,9 @@ impl Ladder<'_> {
         let built = encryption::build(shape, manifest, self.keys()?);
         let mut rules = Vec::new();
         let mut path = None;
-        let mut evidence = Vec::new();
         if let Some(config) = &built.config {
             rules = encryption::describe(config);
             path = Some(sandbox.write_private("encryption.yaml", config.to_yaml().expose().as_bytes())?);
-            let outline = format!("{rules:?}");
-            evidence.push(Evidence { name: "order of providers and keys".to_owned(), sha256: Sha256::of(outline.as_bytes()) });
         }
         let summary = match built.appended.len() as u64 {
             _ if path.is_none() => "nothing is encrypted at rest".to_owned(),
@@ -57,7 +53,7 @@ impl Ladder<'_> {
             appended: built.appended,
         };
         self.serving.encryption_config = Some(path);
-        let facts = Facts { encryption: Some(facts), deviations: built.deviations, evidence, ..Facts::default() };
+        let facts = Facts { encryption: Some(facts), deviations: built.deviations, ..Facts::default() };
         Ok(Done { summary, facts })
     }
 

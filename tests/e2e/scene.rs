@@ -238,8 +238,12 @@ impl Scene {
 
     pub async fn rehearse(&self, id: &SnapshotId, until: Rung) -> Rehearsed {
         let subject = self.subject(id).await.unwrap();
-        self.with_host(async |host, request| rehearsal::rehearse(host, &subject, self.journal(), request).await.unwrap(), until, &|_| ())
-            .await
+        self.with_host(
+            async |host, request| rehearsal::rehearse(host, &subject, self.journal(), request).await.unwrap(),
+            until,
+            &|_| (),
+        )
+        .await
     }
 
     pub async fn with_host<T>(
@@ -266,8 +270,7 @@ impl Scene {
             clock: Arc::clone(&self.clock),
             entropy: Arc::new(OsEntropy),
         };
-        let request =
-            Request { until, trigger: "person", runbook: &self.runbook, cancel: CancellationToken::new(), watch };
+        let request = Request { until, trigger: "person", runbook: &self.runbook, cancel: CancellationToken::new(), watch };
         work(&host, &request).await
     }
 
