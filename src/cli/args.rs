@@ -30,6 +30,17 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    #[command(flatten)]
+    Answer(Answer),
+    /// Read a snapshot file: whole or not, which keys it needs, would it restore.
+    Inspect(super::inspect::Inspect),
+    /// Show the whole product on a real etcd and API server, in one directory.
+    Demo,
+}
+
+/// The commands that work with a host's configuration and may be stopped at any moment.
+#[derive(Debug, Subcommand)]
+pub enum Answer {
     /// Take a snapshot now.
     Snapshot(Snapshot),
     /// List snapshots: what each needs, and how far it has been proven.
@@ -39,17 +50,13 @@ pub enum Command {
         /// A snapshot id, the start of one, or `latest`.
         id: String,
     },
-    /// Read a snapshot file: whole or not, which keys it needs, would it restore.
-    Inspect(super::inspect::Inspect),
-    /// Print a rehearsal's report, or list the reports.
+    /// Print a rehearsal's report.
     Report(super::report::ReportArgs),
     /// The local catalog, a fold of the ledger.
     Catalog {
         #[command(subcommand)]
         command: CatalogCommand,
     },
-    /// Show the whole product on a real etcd and API server, in one directory.
-    Demo,
 }
 
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::catalog::Catalog;
-use args::{Arguments, CatalogCommand, Command};
+use args::{Answer, Arguments, CatalogCommand, Command};
 use station::Station;
 
 /// Runs the program and maps its outcome to an exit code.
@@ -86,26 +86,25 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
     let result = match command {
         Command::Inspect(arguments) => inspect::run(&arguments, json, out),
         Command::Demo => unless(&cancel, demo::run(out)).await,
-        other => unless(&cancel, answer(Station::open(&config)?, other, json, out)).await,
+        Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, command, json, out)).await,
     };
     let flushed = out.flush();
     result.and_then(|exit| flushed.map(|()| exit).map_err(render::unprinted))
 }
 
 /// The commands that may be stopped at any await.
-async fn answer(station: Station, command: Command, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
+async fn answer(station: Station, command: Answer, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
     let now = station.clock.now();
     match command {
-        Command::Snapshot(arguments) => snapshot::run(&station, &arguments, json, out).await,
-        Command::List => list::print(&station.current_catalog().await?, json, out, now),
-        Command::Show { id } => show::print(&station.current_catalog().await?, &id, json, out, now),
-        Command::Report(arguments) => report::run(&station.current_catalog().await?, &arguments, json, out),
-        Command::Catalog { command: CatalogCommand::Rebuild } => {
+        Answer::Snapshot(arguments) => snapshot::run(&station, &arguments, json, out).await,
+        Answer::List => list::print(&station.current_catalog().await?, json, out, now),
+        Answer::Show { id } => show::print(&station.current_catalog().await?, &id, json, out, now),
+        Answer::Report(arguments) => report::run(&station.current_catalog().await?, &arguments, json, out),
+        Answer::Catalog { command: CatalogCommand::Rebuild } => {
             let history = station.reader()?.read().await?;
             let rebuilt = Catalog::rebuild(station.state_dir(), &history)?;
             catalog::print_rebuilt(&rebuilt, &history, json, out)
         }
-        Command::Inspect(_) | Command::Demo => Ok(Exit::Usage),
     }
 }
 
