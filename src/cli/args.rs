@@ -34,6 +34,14 @@ pub enum Command {
     Answer(Answer),
     /// Read a snapshot file: whole or not, which keys it needs, would it restore.
     Inspect(super::inspect::Inspect),
+    /// Restore a snapshot in a scratch environment, step by step, and report.
+    Rehearse(super::rehearse::Rehearse),
+    /// The same as `rehearse --to open`.
+    Verify {
+        /// A snapshot id, the start of one, or `latest`.
+        #[arg(default_value = "latest")]
+        id: String,
+    },
     /// Show the whole product on a real etcd and API server, in one directory.
     Demo,
 }

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod inspect;
 mod inspect_page;
 pub mod list;
+pub mod rehearse;
 pub mod render;
 pub mod report;
 pub mod show;
@@ -85,6 +86,12 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
     let out = &mut io::stdout();
     let result = match command {
         Command::Inspect(arguments) => inspect::run(&arguments, json, out),
+        // Cancelled by hand, so that a run journals its end and tears down.
+        Command::Rehearse(arguments) => rehearse::run(&Station::open(&config)?, &arguments, json, out, cancel.clone()).await,
+        Command::Verify { id } => {
+            let arguments = rehearse::Rehearse { id, to: rehearse::RungArgument::Open, resume: None };
+            rehearse::run(&Station::open(&config)?, &arguments, json, out, cancel.clone()).await
+        }
         Command::Demo => unless(&cancel, demo::run(out)).await,
         Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, command, json, out)).await,
     };

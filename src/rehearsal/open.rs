@@ -85,13 +85,9 @@ impl Ladder<'_> {
         }
         let read = self.try_objects(&manifest, &opened, None).await?;
         let unreadable = unreadable(&read);
-        let first: Vec<&str> = unreadable.iter().map(|object| object.object.as_str()).collect();
-        let cause = format!(
-            "escrow lacks {}; {} cannot be read without: {}",
-            missing.join("; "),
-            count(read.failed, "live object"),
-            first.join(", ")
-        );
+        let first = unreadable.first().map_or_else(String::new, |object| format!(", the first is {}", object.object));
+        let objects = count(read.failed, "live object");
+        let cause = format!("escrow lacks {}; {objects} cannot be read{first}", missing.join("; "));
         (facts.decryption, facts.data_clock) = (Some(decryption(&read)), data_clock(&read));
         Err(StepFailure { failure: Failure::new(&codes::ESCROW_KEY_MISSING, &manifest.id, cause), facts })
     }

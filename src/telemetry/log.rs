@@ -41,12 +41,13 @@ pub fn init(verbosity: u8, json: bool) -> Result<(), Failure> {
 }
 
 /// What each `-v` adds. Libraries speak only when they are in trouble, until
-/// the last step.
+/// the last step. kube calls each answer while an API server starts an error;
+/// what matters of them comes back to the caller.
 fn filter(verbosity: u8) -> &'static str {
     match verbosity {
-        0 => "warn",
-        1 => "warn,holdfast=info",
-        2 => "warn,holdfast=debug",
+        0 => "warn,kube_client=off",
+        1 => "warn,kube_client=off,holdfast=info",
+        2 => "warn,kube_client=off,holdfast=debug",
         _ => "info,holdfast=trace",
     }
 }
