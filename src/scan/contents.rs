@@ -57,6 +57,9 @@ impl<'a> Contents<'a> {
         if let Some(broken) = walk.broken {
             return Err(broken);
         }
+        if !walk.has_keys {
+            return Err(Broken::content(KEY_BUCKET, "missing: a bbolt database, but not of etcd"));
+        }
         Ok(Self {
             verified,
             status_hash: walk.status_hash,
@@ -216,6 +219,8 @@ struct Walk<'a> {
     depth: usize,
     status_hash: u32,
     state: EtcdState,
+    /// There is a bucket `key`, empty or not.
+    has_keys: bool,
     live: LiveSet<'a>,
     rows: u64,
     last_main: i64,
@@ -233,6 +238,7 @@ impl<'a> Walk<'a> {
                 }
                 if self.depth == 0 {
                     self.bucket = Some(name);
+                    self.has_keys |= name == KEY_BUCKET;
                 }
                 self.depth += 1;
             }

@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
+mod inspect;
 mod rehearse;
 mod scene;

@@ -4,6 +4,7 @@
 
 mod backup;
 mod bolt;
+mod capture;
 mod catalog;
 mod config;
 mod data;

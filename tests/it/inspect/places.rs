@@ -25,8 +25,8 @@ fn c_047_what_has_no_endpoint_and_what_is_not_kubernetes_is_counted_apart() {
 #[test]
 fn another_prefix_is_learnt_and_no_kubernetes_has_none() {
     let object = json_object("configmaps/shop/a", "v1", "ConfigMap");
-    let file = EtcdImage::new().put("/other/root/configmaps/shop/a", &object).snapshot();
-    assert_eq!(inspect(&file, &[]).prefix.as_deref(), Some("/other/root"));
+    let file = EtcdImage::new().put("/other/prefix/configmaps/shop/a", &object).snapshot();
+    assert_eq!(inspect(&file, &[]).prefix.as_deref(), Some("/other/prefix"));
     let inspection = inspect(&EtcdImage::new().put("/calico/x", b"1").snapshot(), &[]);
     assert_eq!((inspection.prefix, inspection.verdict), (None, Verdict::Restorable));
     assert_eq!(inspection.other[0].prefix, "/calico");

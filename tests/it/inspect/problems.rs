@@ -66,6 +66,8 @@ fn broken_structure_is_told_even_under_a_right_digest() {
     assert_eq!((inspection.etcd.is_none(), inspection.prefix, inspection.verdict), (true, None, Verdict::Unrestorable));
     let garbage = EtcdImage::new().pair("key", b"no revision", b"").snapshot();
     assert_problem(&inspect(&garbage, &[]), "structure-broken", Severity::Error, 1);
+    let foreign = EtcdImage::default().pair("v1", b"sandboxes", b"").snapshot();
+    assert!(problem(&inspect(&foreign, &[]), "structure-broken").message.contains("not of etcd"));
 }
 
 #[test]
