@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
+mod demo;
 mod inspect;
 mod rehearse;
 mod scene;
