@@ -6,3 +6,4 @@ mod demo;
 mod inspect;
 mod rehearse;
 mod scene;
+mod snapshot;

@@ -5,3 +5,5 @@ mod restore_md;
 mod secrets;
 mod show;
 mod told;
+
+pub use show::files;
