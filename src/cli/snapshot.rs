@@ -27,7 +27,7 @@ pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out:
     let source = EtcdClient::new(etcd)?;
     let signer = station.signer()?;
     let outbox = station.outbox()?;
-    let known = station.known()?;
+    let known = station.known().await?;
     let host = BackupHost {
         config: &station.config,
         source: &source,

@@ -93,12 +93,17 @@ impl Station {
         self.outbox()?.deliver(&self.stores).await
     }
 
-    /// Reads the ledger and folds it into the catalog.
+    /// Reads the ledger and folds it into the catalog. This host's chain goes on
+    /// where the ledger ends, should its state directory have been lost.
     ///
     /// # Errors
     /// Those of the ledger; the catalog then stays as it was.
     pub async fn refresh(&self) -> Result<Catalog, Failure> {
         let history = self.reader()?.read().await?;
+        let name = &self.config.host.name;
+        if let Some(head) = history.heads().remove(name) {
+            self.outbox()?.resume(name, head)?;
+        }
         let mut catalog = self.catalog()?;
         catalog.fold(&history)?;
         Ok(catalog)
@@ -123,8 +128,8 @@ impl Station {
     ///
     /// # Errors
     /// `catalog.broken`.
-    pub fn known(&self) -> Result<Known, Failure> {
-        let catalog = self.catalog()?;
+    pub async fn known(&self) -> Result<Known, Failure> {
+        let catalog = self.current_catalog().await?;
         let name = &self.config.host.name;
         let receipts = catalog.receipts_of(name)?;
         Ok(Known { receipts, host: catalog.host_record(name)? })

@@ -16,6 +16,7 @@ pub fn document(report: &Report) -> Document {
     };
     let sections = [
         failures(report),
+        unreadable(report),
         phases(report),
         keys(report),
         steps(report),
@@ -113,18 +114,24 @@ fn failures(report: &Report) -> Option<Section> {
         let what = Cell::plain(format!("{}: {}", failed.failure.object, failed.failure.cause)).note(&failed.failure.code);
         section.row(Tone::Bad, [Cell::plain(title(report, &failed.step)), what, Cell::plain(&failed.failure.next)]);
     }
-    if let Some(decryption) = report.facts.decryption.as_ref().filter(|decryption| !decryption.failures.is_empty()) {
-        for failure in &decryption.failures {
-            let key = format!("{} key \u{201c}{}\u{201d}", failure.provider, failure.key_name);
-            section.row(Tone::Bad, [Cell::plain(key), Cell::code(&failure.object), Cell::plain(&failure.cause)]);
-        }
-        let failed = decryption.encrypted.saturating_sub(decryption.opened);
-        let shown = decryption.failures.len() as u64;
-        if failed > shown {
-            section.text = format!("{} did not open; the first {shown} are shown.", count(failed, "object")).into();
-        }
-    }
     (!section.rows.is_empty()).then_some(section)
+}
+
+/// Objects that no key from escrow opened: what would be lost today.
+fn unreadable(report: &Report) -> Option<Section> {
+    let decryption = report.facts.decryption.as_ref().filter(|decryption| !decryption.failures.is_empty())?;
+    let failed = decryption.encrypted.saturating_sub(decryption.opened);
+    let shown = decryption.failures.len() as u64;
+    let mut text = format!("{} did not open.", count(failed, "object"));
+    if failed > shown {
+        text = format!("{} did not open; the first {shown} are shown.", count(failed, "object"));
+    }
+    let mut section = Section::new("Objects that cannot be read", text).columns(&["Object", "Key it names", "Why"]);
+    for failure in &decryption.failures {
+        let key = format!("{} \u{201c}{}\u{201d}", failure.provider, failure.key_name);
+        section.row(Tone::Plain, [Cell::code(&failure.object), Cell::plain(key), Cell::plain(&failure.cause)]);
+    }
+    Some(section)
 }
 
 fn phases(report: &Report) -> Option<Section> {
