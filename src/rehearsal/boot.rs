@@ -51,7 +51,7 @@ impl Ladder<'_> {
         let scratch = self.scratch.insert(ScratchCluster { member: None, files: None, data: PathBuf::new(), sandbox });
         scratch.data = match data {
             Ok(data) => data,
-            Err(failure) => return Err(StepFailure { failure, facts }),
+            Err(failure) => return Err(StepFailure { failure, facts: Box::new(facts) }),
         };
         let data_bytes = size_of(scratch.data.join("member/snap/db")).await;
         let tool = format!("etcdutl {}", etcdutl.version);
@@ -72,7 +72,7 @@ impl Ladder<'_> {
         let started = member::start(&scratch.sandbox, &etcd, &scratch.data, manifest.image.bytes, &pki, &files, limit).await;
         let member = match started {
             Ok(member) => member,
-            Err(failure) => return Err(StepFailure { failure, facts: Facts { tools, ..Facts::default() } }),
+            Err(failure) => return Err(StepFailure { failure, facts: Box::new(Facts { tools, ..Facts::default() }) }),
         };
         let status = &member.status;
         let lineage = Lineage::of_cluster(status.cluster_id);
@@ -120,7 +120,7 @@ impl Ladder<'_> {
             "hash {} where the manifest says {}; {} keys where it says {}",
             facts.hash_measured, facts.hash_expected, facts.count_measured, facts.count_expected
         );
-        Err(StepFailure { failure: Failure::new(&codes::REHEARSAL_HASH, &manifest.id, cause), facts: all })
+        Err(StepFailure { failure: Failure::new(&codes::REHEARSAL_HASH, &manifest.id, cause), facts: Box::new(all) })
     }
 
     /// The manifest's hash where the member compacted nothing more; else the

@@ -49,7 +49,7 @@ impl Ladder<'_> {
         if !differences.is_empty() {
             let failure = Failure::new(&codes::REHEARSAL_STRUCTURE, &manifest.id, differences.join("; "));
             let facts = Facts { structure: facts, ..Facts::default() };
-            return Err(StepFailure { failure, facts });
+            return Err(StepFailure { failure, facts: Box::new(facts) });
         }
         let summary = format!("revision {}, {}", manifest.image.revision, count(manifest.image.live_keys, "live key"));
         self.prefix = inspection.prefix;
@@ -89,7 +89,7 @@ impl Ladder<'_> {
         let objects = count(read.failed, "live object");
         let cause = format!("escrow lacks {}; {objects} cannot be read{first}", missing.join("; "));
         (facts.decryption, facts.data_clock) = (Some(decryption(&read)), data_clock(&read));
-        Err(StepFailure { failure: Failure::new(&codes::ESCROW_KEY_MISSING, &manifest.id, cause), facts })
+        Err(StepFailure { failure: Failure::new(&codes::ESCROW_KEY_MISSING, &manifest.id, cause), facts: Box::new(facts) })
     }
 
     pub(super) async fn decrypt_objects(&mut self) -> StepResult {
@@ -109,12 +109,18 @@ impl Ladder<'_> {
                 .map(|object| format!("{} ({} {}: {})", object.object, object.provider, object.key_name, object.cause))
                 .collect();
             let cause = format!("{} cannot be read: {}", count(read.failed, "live object"), named.join(", "));
-            return Err(StepFailure { failure: Failure::new(&codes::REHEARSAL_UNDECRYPTABLE, &manifest.id, cause), facts });
+            return Err(StepFailure {
+                failure: Failure::new(&codes::REHEARSAL_UNDECRYPTABLE, &manifest.id, cause),
+                facts: Box::new(facts),
+            });
         }
         if read.untried > 0 {
             let cause =
                 format!("{} are encrypted through a KMS, and this version opens none", count(read.untried, "live object"));
-            return Err(StepFailure { failure: Failure::new(&codes::REHEARSAL_KMS, &manifest.id, cause), facts });
+            return Err(StepFailure {
+                failure: Failure::new(&codes::REHEARSAL_KMS, &manifest.id, cause),
+                facts: Box::new(facts),
+            });
         }
         let summary = format!("{} opened, {} in the clear", count(read.opened, "encrypted object"), read.plain);
         self.index = Some(Arc::new(index));

@@ -95,8 +95,8 @@ impl Ladder<'_> {
         let limit = self.host.config.rehearsal.apiserver_ready_timeout;
         let tools = vec![version(KUBE_APISERVER, &program)];
         let started = apiserver::start(&scratch.sandbox, &setup, self.host.clock.as_ref(), limit).await;
-        let server =
-            started.map_err(|failure| StepFailure { failure, facts: Facts { tools: tools.clone(), ..Facts::default() } })?;
+        let server = started
+            .map_err(|failure| StepFailure { failure, facts: Box::new(Facts { tools: tools.clone(), ..Facts::default() }) })?;
         let ready_ms = u64::try_from(server.ready.as_millis()).unwrap_or(u64::MAX);
         let facts = ApiServerFacts { version: program.version.to_string(), prefix, ready_ms };
         let summary = format!("kube-apiserver {} ready after {}", program.version, human_duration(server.ready));
@@ -137,6 +137,6 @@ impl Ladder<'_> {
         let code = if undecryptable { &codes::REHEARSAL_UNDECRYPTABLE } else { &codes::REHEARSAL_COUNT };
         let named = bad.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join("; ");
         let cause = format!("{} differ: {named}", count(bad.len() as u64, "resource"));
-        Err(StepFailure { failure: Failure::new(code, &manifest.id, cause), facts })
+        Err(StepFailure { failure: Failure::new(code, &manifest.id, cause), facts: Box::new(facts) })
     }
 }

@@ -43,12 +43,13 @@ pub struct Done {
 #[derive(Debug)]
 pub struct StepFailure {
     pub failure: Failure,
-    pub facts: Facts,
+    /// Boxed: facts are large, and an error is carried through many frames.
+    pub facts: Box<Facts>,
 }
 
 impl From<Failure> for StepFailure {
     fn from(failure: Failure) -> Self {
-        Self { failure, facts: Facts::default() }
+        Self { failure, facts: Box::default() }
     }
 }
 
@@ -127,7 +128,7 @@ impl Driver<'_> {
         let entry = match result {
             Some(Ok(Ok(Done { summary, facts }))) => Entry::Succeeded { step: id(), attempt, summary, facts: Box::new(facts) },
             Some(Ok(Err(StepFailure { failure, facts }))) => {
-                Entry::Failed { step: id(), attempt, failure: FailureText::of(&failure), facts: Box::new(facts) }
+                Entry::Failed { step: id(), attempt, failure: FailureText::of(&failure), facts }
             }
             Some(Err(_elapsed)) => {
                 let cause = format_args!("it did not end within {}", human_duration(step.timeout)).to_string();

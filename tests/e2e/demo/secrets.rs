@@ -67,7 +67,7 @@ fn forms(bytes: &[u8]) -> Vec<Vec<u8>> {
         for encoding in [&BASE64, &BASE64URL] {
             let text = encoding.encode(&shifted);
             let text = text.trim_end_matches('=');
-            forms.push(text[shift.div_ceil(3) * 4..text.len() - 1].as_bytes().to_vec());
+            forms.push(text.as_bytes()[shift.div_ceil(3) * 4..text.len() - 1].to_vec());
         }
     }
     forms
