@@ -8,7 +8,8 @@ use clap::Args;
 use zeroize::Zeroizing;
 
 use super::inspect_page;
-use crate::base::codes::{INSPECT_CONFIG, STATE_UNUSABLE};
+use super::render::unprinted;
+use crate::base::codes::INSPECT_CONFIG;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::k8s::encryption_config::{EncryptionConfig, NamedConfig};
@@ -39,12 +40,12 @@ pub fn run(arguments: &Inspect, json: bool, out: &mut dyn Write) -> Result<Exit,
     let mapped = Mapped::open(&arguments.file)?;
     let inspection = mapped.inspect(&configs);
     let printed = if json {
-        serde_json::to_writer_pretty(&mut *out, &inspection).map_err(io::Error::from).and_then(|()| writeln!(out))
+        serde_json::to_string_pretty(&inspection).map_err(io::Error::from).and_then(|json| writeln!(out, "{json}"))
     } else {
         let unreadable = inspect_page::first_unreadable(&mapped, &configs, &inspection);
         inspect_page::print(out, &arguments.file.display().to_string(), &inspection, configs.len(), &unreadable)
     };
-    printed.map_err(|error| Failure::because(&STATE_UNUSABLE, "standard output", &error))?;
+    printed.map_err(unprinted)?;
     Ok(inspection.exit())
 }
 

@@ -56,3 +56,22 @@ fn c_041_a_bumped_store_hashes_as_the_restored_member_does() {
     assert_eq!(contents.hash_kv_at(1029, 1028), Err(NoHash::Future(1029)));
     assert_eq!(contents.hash_kv_at(1000, 1028), Err(NoHash::Compacted(1000)));
 }
+
+#[test]
+fn the_group_of_an_unlisted_resource_is_that_of_its_objects() {
+    let key = gcm("key1", 1);
+    let mut image = EtcdImage::new();
+    image.object("configmaps/shop/a", "v1", "ConfigMap");
+    image.object("podpresets/shop/plain", "settings.k8s.io/v1alpha1", "PodPreset");
+    let path = "podpresets/shop/sealed";
+    let object = json_object(path, "settings.k8s.io/v1alpha1", "PodPreset");
+    image.put(&format!("/registry/{path}"), &sealed(&key, path, &object));
+    let rows = |configs: &[NamedConfig]| {
+        let inspection = inspect(&image.snapshot(), configs);
+        inspection.resources.iter().map(|row| (row.group.clone(), row.live, row.encrypted)).collect::<Vec<_>>()
+    };
+    let settings = "settings.k8s.io".to_owned();
+    assert_eq!(rows(&[config("x", vec![key.clone()])]), [(String::new(), 1, 0), (settings.clone(), 2, 1)]);
+    // Without its key the object does not say its group.
+    assert_eq!(rows(&[]), [(String::new(), 1, 0), (String::new(), 1, 1), (settings, 1, 0)]);
+}

@@ -2,6 +2,7 @@
 
 use super::*;
 use holdfast::scan::contents::{Contents, NoHash};
+use holdfast::scan::data_clock::ClockSource;
 use holdfast::scan::inspection::{Trailer, Verdict};
 use holdfast::scan::mapped::inspect;
 use holdfast::scan::objects::{ObjectClass, read_objects};
@@ -96,6 +97,9 @@ fn every_secret_of_tiny_opens_or_fails_as_expected() {
         }
     }
     assert_eq!((read.plain, read.opened, read.untried, read.failed), (6, 4, 3, 6));
+    let clock = read.clock.unwrap();
+    assert_eq!(clock.source, ClockSource::Creation, "its one Lease was never renewed");
+    assert_eq!(clock.at, "2025-11-24T16:00:00Z".parse().unwrap());
     let lost = read.failures.iter().find(|failure| failure.name == "lost").unwrap();
     assert_eq!((lost.provider.as_str(), lost.key_name.as_str()), ("aescbc", "key-2019"));
     let moved = read.failures.iter().find(|failure| failure.name == "gcm-moved").unwrap();

@@ -95,3 +95,27 @@ fn a_value_moved_to_another_name_is_not_proof_of_its_key() {
     assert_eq!(inspection.verdict, Verdict::Unrestorable);
     assert_eq!(entry(&inspection, "secretbox", "key-2026", false).proof, Proof::Failed);
 }
+
+#[test]
+fn c_014_each_resource_is_read_through_its_effective_list() {
+    let key = gcm("key1", 1);
+    let encrypting = || Provider::of_keys(vec![key.clone()]).unwrap();
+    let rule = |resource: &str, providers| Rule { resources: vec![resource.to_owned()], providers };
+    let config = |rules| [NamedConfig { name: "x".to_owned(), config: EncryptionConfig { rules } }];
+    let mut image = EtcdImage::new();
+    image.object("events/shop/e", "v1", "Event").object("services/specs/shop/web", "v1", "Service");
+    add_secret(&mut image, "a", &key);
+    // What has no endpoint is stored through lists too: `ranges` through that of services.
+    for (path, kind) in [("ranges/serviceips", "RangeAllocation"), ("masterleases/192.0.2.1", "Endpoints")] {
+        image.put(&format!("/registry/{path}"), &sealed(&key, path, &json_object(path, "v1", kind)));
+    }
+    let file = image.snapshot();
+    let verdict = |rules| inspect(&file, &config(rules)).verdict;
+    let all = || rule("*.*", vec![encrypting(), Provider::Identity]);
+    assert_eq!(verdict(vec![rule("events", vec![Provider::Identity]), all()]), Verdict::Restorable);
+    assert_eq!(verdict(vec![rule("events", vec![encrypting()]), all()]), Verdict::Unrestorable, "events in the clear");
+    assert_eq!(verdict(vec![rule("services", vec![Provider::Identity]), all()]), Verdict::Unrestorable, "ranges");
+    assert_eq!(verdict(vec![rule("secrets", vec![encrypting()])]), Verdict::Unrestorable, "masterleases");
+    let needs = &inspect(&file, &config(vec![all()])).keys[0];
+    assert_eq!((needs.live_objects, &needs.resources[..]), (3, &["masterleases", "ranges", "secrets"].map(str::to_owned)[..]));
+}
