@@ -5,5 +5,6 @@
 mod demo;
 mod inspect;
 mod rehearse;
+mod rehearse_bad_input;
 mod scene;
 mod snapshot;

@@ -184,12 +184,32 @@ async fn catalog(config: &Config) -> Catalog {
     catalog
 }
 
+fn host_config(root: &Path) -> PathBuf {
+    root.join("hosts").join(site::REHEARSAL).join("holdfast.toml")
+}
+
+/// Where a scene lies.
+pub enum Root {
+    Own(tempfile::TempDir),
+    Lent(PathBuf),
+}
+
+impl Root {
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Own(root) => root.path(),
+            Self::Lent(root) => root,
+        }
+    }
+}
+
 /// A rehearsal host of a test's own, over copies of the three stores.
 pub struct Scene {
-    pub root: tempfile::TempDir,
+    pub root: Root,
     pub config: Config,
     pub runbook: Runbook,
     pub clock: Arc<dyn Clock>,
+    pub places: Places,
 }
 
 impl Scene {
@@ -197,35 +217,28 @@ impl Scene {
         let source = source();
         let root = tempfile::tempdir().unwrap();
         copy(&source.folder, root.path());
-        Self::at(root)
-    }
-
-    fn at(root: tempfile::TempDir) -> Self {
-        let config = Self::config(root.path());
-        let runbook = Runbook::parse(include_bytes!("../../runbooks/etcd-restore.md"), rehearsal::ACTIONS).unwrap();
-        Self { root, config, runbook, clock: SystemClock::new() }
-    }
-
-    /// The rehearsal host's configuration below `root`.
-    pub fn config(root: &Path) -> Config {
-        let file = root.join("hosts").join(site::REHEARSAL).join("holdfast.toml");
+        // Configurations name their place.
+        let file = host_config(root.path());
         let text = fs::read_to_string(&file).unwrap();
-        let text = text.replace(source().folder.to_str().unwrap(), root.to_str().unwrap());
-        config::parse("holdfast.toml", &text).unwrap()
+        fs::write(&file, text.replace(source.folder.to_str().unwrap(), root.path().to_str().unwrap())).unwrap();
+        Self::at(Root::Own(root))
+    }
+
+    /// A scene that another process made and will remove.
+    pub fn existing(root: PathBuf) -> Self {
+        Self::at(Root::Lent(root))
+    }
+
+    fn at(root: Root) -> Self {
+        let config = config::load(&host_config(root.path())).unwrap();
+        let runbook = Runbook::parse(include_bytes!("../../runbooks/etcd-restore.md"), rehearsal::ACTIONS).unwrap();
+        Self { root, config, runbook, clock: SystemClock::new(), places: places() }
     }
 
     /// A folder of a store.
     pub fn store(&self, store: &StoreConfig) -> PathBuf {
         let StoreConfig::Fs { path } = store;
         path.clone()
-    }
-
-    /// The one file of a store whose path contains all of `parts`.
-    pub fn file(&self, store: &StoreConfig, parts: &[&str]) -> PathBuf {
-        let all = files(&self.store(store));
-        let found: Vec<_> = all.iter().filter(|path| parts.iter().all(|part| path.to_str().unwrap().contains(part))).collect();
-        assert_eq!(found.len(), 1, "{parts:?}: {all:#?}");
-        found[0].clone()
     }
 
     pub async fn subject(&self, id: &SnapshotId) -> Result<Subject, Failure> {
@@ -266,7 +279,7 @@ impl Scene {
             escrow_identity: identity(&config.escrow.identity_file),
             signer: &signer,
             outbox: &outbox,
-            places: &places(),
+            places: &self.places,
             clock: Arc::clone(&self.clock),
             entropy: Arc::new(OsEntropy),
         };
