@@ -96,6 +96,20 @@ pub fn lease_renewed(bytes: &[u8]) -> Option<Timestamp> {
     }
 }
 
+/// The type of a Secret, such as `Opaque`; none for other objects.
+#[must_use]
+pub fn secret_type(bytes: &[u8]) -> Option<String> {
+    let identity = identity(bytes)?;
+    if identity.kind != "Secret" || identity.api_version != "v1" {
+        return None;
+    }
+    match identity.encoding {
+        Encoding::Protobuf => protobuf::secret_type(bytes),
+        Encoding::Json => json::secret_type(bytes),
+        Encoding::Cbor => None,
+    }
+}
+
 /// The data of a Secret, decoded; none for other objects and for data that does not parse.
 #[must_use]
 pub fn secret_data(bytes: &[u8]) -> Option<BTreeMap<String, Secret<Vec<u8>>>> {

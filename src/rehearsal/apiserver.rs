@@ -33,6 +33,10 @@ const PLUGINS_OFF: &str = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook,M
 const ADMIN_GROUP: &str = "system:masters";
 /// Port choice races with the rest of the host where there is no fence.
 const START_ATTEMPTS: usize = 3;
+/// Unreadable data is said again every second or so, and never mends itself;
+/// a server that was only slow is ready before this.
+const LOOK: Duration = Duration::from_secs(1);
+const DOOMED_LOOKS: u32 = 15;
 const POLL: Duration = Duration::from_millis(150);
 /// For one answer; a list of many thousand objects comes in pages.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -208,7 +212,7 @@ pub fn client(address: SocketAddr, authority: &Authority, admin: &Leaf) -> Resul
     kube::Client::try_from(config).map_err(|e| failed(&e))
 }
 
-async fn wait_ready(mut process: Process, client: &kube::Client, limit: Duration) -> (Process, Result<(), Failure>) {
+async fn wait_ready(process: Process, client: &kube::Client, limit: Duration) -> (Process, Result<(), Failure>) {
     let ready = async {
         while !is_ready(client).await {
             tokio::time::sleep(POLL).await;
@@ -216,6 +220,7 @@ async fn wait_ready(mut process: Process, client: &kube::Client, limit: Duration
     };
     let cause = tokio::select! {
         () = ready => return (process, Ok(())),
+        () = doomed(&process) => "it will not be ready".to_owned(),
         ended = process.wait() => match ended {
             Ok(status) => format!("it ended with {status}"),
             Err(failure) => failure.cause().to_owned(),
@@ -226,6 +231,16 @@ async fn wait_ready(mut process: Process, client: &kube::Client, limit: Duration
     let causes = if causes.is_empty() { String::new() } else { format!("; its log says: {}", causes.join("; ")) };
     let text = format!("{cause}{causes}\n{}", process.log_tail(TAIL_LINES));
     (process, Err(Failure::new(&codes::REHEARSAL_NOT_READY, "scratch API server", text)))
+}
+
+/// Ends when the log has named a cause for so long that waiting on is no use.
+async fn doomed(process: &Process) {
+    let mut seen = 0;
+    while seen < DOOMED_LOOKS {
+        tokio::time::sleep(LOOK).await;
+        let named = !symptom::causes(&process.log_tail(SYMPTOM_LINES)).is_empty();
+        seen = if named { seen + 1 } else { 0 };
+    }
 }
 
 async fn is_ready(client: &kube::Client) -> bool {

@@ -16,14 +16,16 @@ use crate::base::codes;
 use crate::base::digest::{Hasher, Sha256};
 use crate::base::failure::Failure;
 use crate::base::units::human_bytes;
+use crate::bolt::Mapping;
 use crate::escrow::seal::{Identities, OpenError};
 use crate::record::canonical;
 use crate::record::layout::Layout;
 use crate::record::manifest::{Manifest, RecordRef};
 use crate::record::signature::{MAX_SIGNATURE_BYTES, verify_record};
 use crate::rehearsal::ladder::{Ladder, StepResult};
-use crate::runbook::facts::{Facts, ImageFacts, SnapshotFacts};
+use crate::runbook::facts::{Deviation, Facts, ImageFacts, SnapshotFacts};
 use crate::runbook::run::Done;
+use crate::scan::capture::active_swap;
 use crate::scan::mapped::Mapped;
 use crate::store::{ErrorKind, Key, Store, StoreError, VersionId, read_small};
 
@@ -42,6 +44,8 @@ const TRAILER_BYTES: u64 = 32;
 pub struct Image {
     memory: File,
     pub mapped: Arc<Mapped>,
+    /// Keeps the memory out of swap; none where the system refused.
+    lock: Option<Mapping>,
 }
 
 impl Image {
@@ -52,6 +56,17 @@ impl Image {
     pub fn descriptor(&self) -> Result<OwnedFd, Failure> {
         let copy = self.memory.try_clone();
         copy.map(OwnedFd::from).map_err(|e| Failure::because(&codes::SANDBOX_FAILED, "the image", &e))
+    }
+}
+
+impl Image {
+    /// Memory that is not locked can reach a disk where swap is active.
+    fn could_be_swapped(&self) -> Option<Deviation> {
+        let swap = active_swap(&std::fs::read_to_string("/proc/swaps").unwrap_or_default());
+        (self.lock.is_none() && !swap.is_empty()).then(|| Deviation {
+            what: format!("the opened image could be swapped to {}", swap.join(", ")),
+            why: "the limit on locked memory is lower than the image".to_owned(),
+        })
     }
 }
 
@@ -96,8 +111,9 @@ impl Ladder<'_> {
             image_sha256: manifest.image.sha256,
         };
         let summary = format!("{} read back, {} opened", human_bytes(facts.object_bytes), human_bytes(facts.image_bytes));
+        let deviations = image.could_be_swapped().into_iter().collect();
         self.image = Some(image);
-        Ok(Done { summary, facts: Facts { image: Some(facts), ..Facts::default() } })
+        Ok(Done { summary, facts: Facts { image: Some(facts), deviations, ..Facts::default() } })
     }
 }
 
@@ -231,7 +247,8 @@ fn open_into_memory(sealed: Pieces, identities: &Identities, image_bytes: u64) -
 fn map(memory: File) -> Result<Image, Failure> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
     let mapped = Arc::new(Mapped::open(&path)?);
-    Ok(Image { memory, mapped })
+    let lock = Mapping::of(&memory).and_then(|mapping| mapping.lock().map(|()| mapping)).ok();
+    Ok(Image { memory, mapped, lock })
 }
 
 /// A blocking reader of what arrives in pieces; at its end when nothing more can come.

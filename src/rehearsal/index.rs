@@ -22,7 +22,7 @@ pub struct Entry {
     /// The revision of its last write: what the API calls its resource version.
     pub revision: i64,
     pub encrypted: bool,
-    /// Of a Secret's data, as trial decryption or the clear text gave it.
+    /// Of a Secret's type and data, as trial decryption or the clear text gave it.
     pub secret: Option<Sha256>,
 }
 
@@ -120,16 +120,20 @@ impl Difference {
     }
 }
 
-/// The digest of a Secret's data: two are equal if and only if all keys and values are.
+/// The digest of a Secret: two are equal if and only if type, keys and values are.
 #[must_use]
-pub fn secret_digest(data: &BTreeMap<String, Secret<Vec<u8>>>) -> Sha256 {
+pub fn secret_digest(kind: &str, data: &BTreeMap<String, Secret<Vec<u8>>>) -> Sha256 {
     let mut hasher = Hasher::default();
+    // Lengths keep ("ab", "c") and ("a", "bc") apart.
+    let mut add = |part: &[u8]| {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    };
+    // The API server fills this type in where none is stored.
+    add(if kind.is_empty() { b"Opaque" } else { kind.as_bytes() });
     for (key, value) in data {
-        // Lengths keep ("ab", "c") and ("a", "bc") apart.
-        for part in [key.as_bytes(), value.expose()] {
-            hasher.update(&(part.len() as u64).to_be_bytes());
-            hasher.update(part);
-        }
+        add(key.as_bytes());
+        add(value.expose());
     }
     hasher.finish()
 }
@@ -171,7 +175,7 @@ mod tests {
     fn a_secret_with_other_data_is_named_and_its_data_is_not() {
         let secret = |value: &str| {
             let data = BTreeMap::from([("password".to_owned(), Secret::new(value.as_bytes().to_vec()))]);
-            Some(secret_digest(&data))
+            Some(secret_digest("Opaque", &data))
         };
         let objects = Resource::from([(("shop".into(), "db".into()), Entry { secret: secret("hunter2"), ..entry(1) })]);
         let answer = |value| [Seen { secret: secret(value), ..seen("db", "1") }];
@@ -184,10 +188,12 @@ mod tests {
     fn digests_of_secrets_keep_keys_and_values_apart() {
         let of = |pairs: &[(&str, &str)]| {
             let data = pairs.iter().map(|(key, value)| ((*key).to_owned(), Secret::new(value.as_bytes().to_vec())));
-            secret_digest(&data.collect())
+            secret_digest("Opaque", &data.collect())
         };
         assert_ne!(of(&[("ab", "c")]), of(&[("a", "bc")]));
         assert_ne!(of(&[("a", "")]), of(&[]));
+        assert_ne!(secret_digest("kubernetes.io/tls", &BTreeMap::new()), of(&[]));
+        assert_eq!(secret_digest("", &BTreeMap::new()), of(&[]), "the API server fills Opaque in");
         assert_eq!(of(&[("a", "1"), ("b", "2")]), of(&[("b", "2"), ("a", "1")]));
     }
 

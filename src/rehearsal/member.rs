@@ -11,6 +11,7 @@ use crate::base::failure::Failure;
 use crate::base::secret::Secret;
 use crate::etcd::{EtcdClient, MemberStatus, Source};
 use crate::rehearsal::pki::{Authority, Leaf};
+use crate::rehearsal::symptom;
 use crate::sandbox::process::TAIL_LINES;
 use crate::sandbox::{Command, Forwarder, Found, Process, Program, Sandbox, Versions};
 
@@ -247,7 +248,7 @@ fn command(etcd: &Found, data: &std::path::Path, image_bytes: u64, files: &Membe
         .args([data])
 }
 
-async fn wait_ready(mut process: Process, client: &EtcdClient, limit: Duration) -> (Process, Result<MemberStatus, Failure>) {
+async fn wait_ready(process: Process, client: &EtcdClient, limit: Duration) -> (Process, Result<MemberStatus, Failure>) {
     let ready = async {
         loop {
             if let Some(Ok(status)) = client.statuses().await.into_iter().next()
@@ -267,7 +268,9 @@ async fn wait_ready(mut process: Process, client: &EtcdClient, limit: Duration) 
         () = tokio::time::sleep(limit) => format!("it was not ready within {}", crate::base::units::human_duration(limit)),
     };
     let tail = process.log_tail(TAIL_LINES);
-    let failure = Failure::new(&codes::REHEARSAL_NOT_READY, "restored etcd", format!("{cause}\n{tail}"));
+    let causes = symptom::causes(&tail);
+    let causes = if causes.is_empty() { String::new() } else { format!("; its log says: {}", causes.join("; ")) };
+    let failure = Failure::new(&codes::REHEARSAL_NOT_READY, "restored etcd", format!("{cause}{causes}\n{tail}"));
     (process, Err(failure))
 }
 

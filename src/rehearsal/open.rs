@@ -223,7 +223,10 @@ fn note(index: &mut Index, object: &LiveObject<'_>) {
         return;
     }
     let is_secret = object.group.is_empty() && object.resource == "secrets";
-    let secret = object.body.filter(|_| is_secret).and_then(object::secret_data).map(|data| secret_digest(&data));
+    let secret = object
+        .body
+        .filter(|_| is_secret)
+        .and_then(|body| Some(secret_digest(&object::secret_type(body)?, &object::secret_data(body)?)));
     let encrypted = matches!(object.class, ObjectClass::Local | ObjectClass::Kms);
     let entry = Entry { revision: object.revision, encrypted, secret };
     index.add(object.group, object.resource, object.namespace, object.name, entry);

@@ -224,6 +224,8 @@ async fn list(client: &kube::Client, group: &str, version: &str, resource: &str,
         metadata: Metadata,
         #[serde(default)]
         data: Option<BTreeMap<String, SecretText>>,
+        #[serde(default, rename = "type")]
+        kind: String,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -243,7 +245,7 @@ async fn list(client: &kube::Client, group: &str, version: &str, resource: &str,
     objects
         .into_iter()
         .map(|object| {
-            let secret = if is_secret { Some(digest(object.data.unwrap_or_default())?) } else { None };
+            let secret = if is_secret { Some(digest(&object.kind, object.data.unwrap_or_default())?) } else { None };
             let Metadata { namespace, name, resource_version } = object.metadata;
             Ok(Seen { namespace, name, resource_version, secret })
         })
@@ -261,14 +263,14 @@ impl From<String> for SecretText {
     }
 }
 
-fn digest(data: BTreeMap<String, SecretText>) -> Result<Sha256, ListError> {
+fn digest(kind: &str, data: BTreeMap<String, SecretText>) -> Result<Sha256, ListError> {
     let mut decoded = BTreeMap::new();
     for (key, SecretText(text)) in data {
         let value = data_encoding::BASE64.decode(text.expose().as_bytes());
         let value = value.map_err(|_| ListError::Refused("a Secret's data is not base64".to_owned()))?;
         decoded.insert(key, Secret::new(value));
     }
-    Ok(index::secret_digest(&decoded))
+    Ok(index::secret_digest(kind, &decoded))
 }
 
 enum ListError {
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_value_in_an_answer_does_not_print() {
-        let failed = digest(BTreeMap::from([("k".to_owned(), SecretText::from("not base64!".to_owned()))]));
+        let failed = digest("Opaque", BTreeMap::from([("k".to_owned(), SecretText::from("not base64!".to_owned()))]));
         assert!(matches!(failed, Err(ListError::Refused(text)) if !text.contains("not base64!")));
     }
 }

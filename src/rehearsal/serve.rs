@@ -29,7 +29,7 @@ pub struct Serving {
 }
 
 impl Ladder<'_> {
-    pub(super) fn build_encryption_config(&mut self) -> StepResult {
+    pub(super) async fn build_encryption_config(&mut self) -> StepResult {
         let manifest = self.manifest()?;
         let sandbox = &self.scratch.as_ref().ok_or_else(|| not_yet("restore-data"))?.sandbox;
         let record = self.subject.host_record.as_ref();
@@ -57,7 +57,7 @@ impl Ladder<'_> {
         Ok(Done { summary, facts })
     }
 
-    pub(super) fn make_certificates(&mut self) -> StepResult {
+    pub(super) async fn make_certificates(&mut self) -> StepResult {
         let pki = ApiPki::new(self.host.clock.as_ref())?;
         let facts = CertificateFacts {
             authorities: vec![pki.authority.name().to_owned()],

@@ -14,7 +14,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("KMSv1 is deprecated", "a KMS v1 provider needs the feature gate KMSv1"),
     ("database space exceeded", "an alarm NOSPACE in the snapshot stops all writes"),
     ("etcdserver: corrupt cluster", "an alarm CORRUPT in the snapshot: its source found its own data damaged"),
-    ("is not supported", "an etcd older than the data"),
+    ("Failed to validate schema", "an etcd that is older than the data"),
     ("snapshot missing hash but --skip-hash-check=false", "not a whole snapshot: a raw copy or a cut file"),
 ];
 

@@ -63,12 +63,15 @@ pub struct Proof {
     pub unreachable: String,
 }
 
-/// As `ip`, `mount` and `cat` are given to it; `$1` is the mount point.
+/// What the holder runs; `$1` is the mount point for key files.
 ///
+/// `/run` is where a host's daemons listen on sockets that no network namespace
+/// closes, so an empty one lies over it, unless the sandbox itself lies there.
 /// `noswap` (Linux 6.4) keeps keys out of swap; older kernels do without.
 const HOLD: &str = r#"
 ip link set lo up || exit 1
 echo holdfast-scratch > /proc/sys/kernel/hostname
+case $1 in /run/*) ;; *) mount -t tmpfs -o size=1m,mode=0755,nosuid,nodev holdfast /run || exit 1 ;; esac
 options=size=16m,mode=0700,nosuid,nodev,noexec
 mount -t tmpfs -o "$options,noswap" holdfast "$1" 2>/dev/null || mount -t tmpfs -o "$options" holdfast "$1" || exit 1
 echo ready

@@ -112,7 +112,7 @@ impl Sandbox {
     /// # Errors
     /// `tool.failed` with the end of its log when it fails or takes longer than `limit`; it is ended by then.
     pub async fn run(&self, command: Command, limit: Duration) -> Result<(), Failure> {
-        let mut process = self.start(command).await?;
+        let process = self.start(command).await?;
         let ended = tokio::time::timeout(limit, process.wait()).await;
         let cause = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),

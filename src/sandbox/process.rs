@@ -96,8 +96,9 @@ impl Process {
     ///
     /// # Errors
     /// `sandbox.failed` when the kernel does not tell; it is killed when dropped.
-    pub async fn wait(&mut self) -> Result<ExitStatus, Failure> {
-        let ended = match self.ended.wait_for(Option::is_some).await {
+    pub async fn wait(&self) -> Result<ExitStatus, Failure> {
+        let mut watched = self.ended.clone();
+        let ended = match watched.wait_for(Option::is_some).await {
             Ok(ended) => ended.clone(),
             Err(_) => None,
         };
@@ -116,7 +117,7 @@ impl Process {
     ///
     /// # Errors
     /// `sandbox.failed` when its end cannot be seen; it has been killed.
-    pub async fn stop(mut self) -> Result<ExitStatus, Failure> {
+    pub async fn stop(self) -> Result<ExitStatus, Failure> {
         // A signal to a child that has ended is an error of no interest.
         let _ = pidfd_send_signal(&self.descriptor, Signal::TERM);
         match tokio::time::timeout(GRACE, self.wait()).await {

@@ -143,7 +143,7 @@ impl ImageSink for MemfdSink {
 }
 
 /// The devices and files in the kernel's table of active swap.
-fn active_swap(proc_swaps: &str) -> Vec<String> {
+pub fn active_swap(proc_swaps: &str) -> Vec<String> {
     proc_swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 

@@ -8,3 +8,4 @@ mod rehearse;
 mod rehearse_bad_input;
 mod scene;
 mod snapshot;
+mod wrong_keys;

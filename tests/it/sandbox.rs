@@ -49,7 +49,7 @@ async fn gone(pid: u32) {
     tokio::time::timeout(LIMIT, ended).await.unwrap_or_else(|_| panic!("process {pid} still runs")).unwrap();
 }
 
-async fn log_of(mut process: Process) -> String {
+async fn log_of(process: Process) -> String {
     tokio::time::timeout(LIMIT, process.wait()).await.unwrap().unwrap();
     std::fs::read_to_string(process.log()).unwrap()
 }
@@ -141,6 +141,8 @@ async fn a_fence_has_only_loopback_and_no_route() {
         let own = std::process::id();
         assert!(!processes.contains(&format!("/proc/{own}\n")), "processes outside are not seen: {processes}");
         assert!(processes.contains("holdfast-scratch"), "{processes}");
+        let sockets = log_of(sandbox.start(shell("ls -A /run")).await.unwrap()).await;
+        assert_eq!(sockets, "", "the host's daemons are not reached by their sockets");
     } else {
         assert_eq!(sandbox.fence().to_string(), "not fenced: not root");
     }

@@ -48,6 +48,8 @@ struct LeaseSpec<'a> {
 struct SecretBody {
     #[serde(default)]
     data: Option<BTreeMap<String, Option<Encoded>>>,
+    #[serde(default, rename = "type")]
+    kind: String,
 }
 
 /// A value in base64, wiped on drop like what it decodes to.
@@ -76,6 +78,10 @@ pub(super) fn identity(bytes: &[u8]) -> Option<ObjectIdentity<'_>> {
 pub(super) fn lease_renewed(bytes: &[u8]) -> Option<Timestamp> {
     let lease: Lease<'_> = serde_json::from_slice(bytes).ok()?;
     lease.spec.renewed.parse().ok()
+}
+
+pub(super) fn secret_type(bytes: &[u8]) -> Option<String> {
+    Some(serde_json::from_slice::<SecretBody>(bytes).ok()?.kind)
 }
 
 pub(super) fn secret_data(bytes: &[u8]) -> Option<BTreeMap<String, Secret<Vec<u8>>>> {

@@ -57,6 +57,12 @@ pub(super) fn secret_data(bytes: &[u8]) -> Option<BTreeMap<String, Secret<Vec<u8
     Some(data)
 }
 
+pub(super) fn secret_type(bytes: &[u8]) -> Option<String> {
+    let envelope = open(bytes).ok()?;
+    let kind = last_bytes(envelope.raw, 3).ok()?.unwrap_or_default();
+    Some(std::str::from_utf8(kind).ok()?.to_owned())
+}
+
 fn open(bytes: &[u8]) -> Result<Envelope<'_>, Malformed> {
     let message = bytes.strip_prefix(MAGIC).ok_or(Malformed)?;
     let mut envelope = Envelope { api_version: "", kind: "", raw: &[] };
