@@ -47,8 +47,8 @@ impl Mapping {
         self.0.lock()
     }
 
-    /// Says that the bytes will be read from front to back.
-    pub fn expect_sequential(&self) {
+    /// Says that all of it will be read soon.
+    pub fn expect_reading(&self) {
         // Advice only: without it the reader is slower and just as right.
         let _ = self.0.advise(memmap2::Advice::WillNeed);
     }

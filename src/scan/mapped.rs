@@ -70,7 +70,7 @@ impl Mapped {
     /// Everything that the bytes say; damage is part of the answer.
     #[must_use]
     pub fn inspect(&self, configs: &[NamedConfig]) -> Inspection {
-        self.bytes.expect_sequential();
+        self.bytes.expect_reading();
         if self.is_checked_image { inspect_checked_image(&self.bytes, configs) } else { inspect(&self.bytes, configs) }
     }
 }
