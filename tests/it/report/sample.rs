@@ -13,10 +13,10 @@ use holdfast::runbook::journal::{Entry, Event, FailureText, History, ProcessMark
 use holdfast::runbook::model::Runbook;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::runbook::page::ETCD_RESTORE;
+use holdfast::rehearsal::ACTIONS;
 
 pub fn runbook() -> Runbook {
-    Runbook::parse(include_bytes!("../../../runbooks/etcd-restore.md"), &ETCD_RESTORE).unwrap()
+    Runbook::parse(include_bytes!("../../../runbooks/etcd-restore.md"), ACTIONS).unwrap()
 }
 
 /// A run that is played event by event.

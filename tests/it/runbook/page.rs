@@ -4,24 +4,8 @@ use std::time::Duration;
 
 use holdfast::base::digest::Sha256;
 use holdfast::record::Rung;
+use holdfast::rehearsal::ACTIONS;
 use holdfast::runbook::model::{OnFailure, Runbook, Work};
-
-/// The contract between the runbook and the rehearsal.
-pub const ETCD_RESTORE: [&str; 13] = [
-    "fetch-manifest",
-    "fetch-image",
-    "check-structure",
-    "open-keys",
-    "decrypt-objects",
-    "restore-data",
-    "start-etcd",
-    "compare-hash",
-    "build-encryption-config",
-    "make-certificates",
-    "start-apiserver",
-    "read-everything",
-    "tear-down",
-];
 
 /// Every line of `expected` is a mistake, in this order, and there is no other.
 fn check(page: &str, expected: &str) {
@@ -98,9 +82,9 @@ fn a_page_with_windows_line_ends_reads_the_same() {
 #[test]
 fn the_shipped_runbook_has_no_mistakes_and_climbs_to_serve() {
     let page = include_bytes!("../../../runbooks/etcd-restore.md");
-    let runbook = Runbook::parse(page, &ETCD_RESTORE).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let runbook = Runbook::parse(page, ACTIONS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let actions: Vec<_> = runbook.steps.iter().map(|step| step.id.as_str()).collect();
-    assert_eq!(actions, ETCD_RESTORE, "ids are the names of the actions");
+    assert_eq!(actions, ACTIONS, "ids are the names of the actions");
     let rungs = |rung| runbook.steps.iter().filter(|step| step.rung == Some(rung)).count();
     assert_eq!((rungs(Rung::Open), rungs(Rung::Boot), rungs(Rung::Serve)), (5, 3, 4));
     assert!(runbook.steps.last().is_some_and(|step| step.always && step.id == "tear-down"));
