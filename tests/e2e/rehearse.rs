@@ -61,7 +61,7 @@ async fn a_withheld_escrow_record_fails_and_names_objects_and_key() {
     let (step, failure) = rehearsed.outcome.failure.clone().unwrap();
     assert_eq!((step.as_str(), rehearsed.exit()), ("open-keys", Exit::Bad));
     assert_eq!(failure.code, codes::ESCROW_KEY_MISSING.name);
-    for part in [key1.as_str(), "key1", "/registry/secrets/"] {
+    for part in [key1.as_str(), "key1", "/registry/"] {
         assert!(failure.cause.contains(part), "{part}: {}", failure.cause);
     }
     let decryption = rehearsed.report.facts.decryption.as_ref().unwrap();
