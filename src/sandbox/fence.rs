@@ -197,7 +197,6 @@ pub(super) fn raise(scratch: &Scratch, wish: Fencing) -> Result<(Spawner, Fence)
     if wish == Fencing::Required {
         return Err(Failure::new(&codes::SANDBOX_FAILED, "fence", format!("required, and cannot be raised: {reason}")));
     }
-    scratch.create_shared_memory()?;
     let spawner = Spawner::new().map_err(|e| Failure::because(&codes::SANDBOX_FAILED, "thread", &e))?;
     Ok((spawner, Fence { state: State::Absent { reason } }))
 }

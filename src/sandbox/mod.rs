@@ -92,6 +92,9 @@ impl Sandbox {
     /// `sandbox.failed`, also when the name is taken; an unfinished file goes with the sandbox.
     pub fn write_private(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let scratch = self.scratch.as_ref().ok_or_else(gone)?;
+        if !self.fence.is_raised() {
+            scratch.create_shared_memory()?;
+        }
         let outside = self.fence.private_outside(scratch).join(name);
         scratch::write_new(&outside, content)
             .map_err(|e| Failure::because(&codes::SANDBOX_FAILED, format!("private file {name}"), &e))?;

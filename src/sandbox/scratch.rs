@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::identity::{ProcessIdentity, boot_id};
@@ -30,6 +30,7 @@ const MAX_RECORDED: usize = 1_000;
 pub struct Scratch {
     /// Without symbolic links: the shared memory's name is made from it.
     path: PathBuf,
+    owner: ProcessIdentity,
 }
 
 /// What a run that was killed had left, removed by now.
@@ -49,7 +50,7 @@ impl Scratch {
             .ok_or_else(|| Failure::new(&codes::SANDBOX_FAILED, "/proc", "does not tell this process's start time"))?;
         private_directory(root, true).map_err(|e| failed(root, &e))?;
         let root = fs::canonicalize(root).map_err(|e| failed(root, &e))?;
-        let scratch = Self { path: root.join(format!("{MARK}{name}-{owner}")) };
+        let scratch = Self { path: root.join(format!("{MARK}{name}-{owner}")), owner };
         private_directory(&scratch.path, false).map_err(|e| failed(&scratch.path, &e))?;
         for below in ["logs", "private", "tmp"] {
             let path = scratch.path.join(below);
@@ -78,15 +79,16 @@ impl Scratch {
         self.path.join("private")
     }
 
-    /// The directory for private files where there is no fence to hold them. A
-    /// sweep finds it by this directory's own path.
+    /// The directory for private files where there is no fence to hold them; it
+    /// appears with the first of them. Its name tells the owner, too.
     #[must_use]
     pub fn shared_memory(&self) -> PathBuf {
         let path = Sha256::of(self.path.as_os_str().as_encoded_bytes()).to_string();
-        Path::new(MEMORY).join(format!("{MARK}{}", &path[..32]))
+        Path::new(MEMORY).join(format!("{MARK}{}-{}", &path[..32], self.owner))
     }
 
-    /// Makes [`Self::shared_memory`], refusing a file system that is not memory.
+    /// Makes [`Self::shared_memory`] where it is missing, refusing a file system
+    /// that is not memory.
     pub(super) fn create_shared_memory(&self) -> Result<(), Failure> {
         let failed = |e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, MEMORY, e);
         let kind = rustix::fs::statfs(MEMORY).map_err(|e| failed(&e.into()))?.f_type;
@@ -94,7 +96,10 @@ impl Scratch {
             return Err(Failure::new(&codes::SANDBOX_FAILED, MEMORY, "not a memory file system: keys would reach a disk")
                 .next("mount a tmpfs at /dev/shm, or run as root, where the fence brings its own"));
         }
-        private_directory(&self.shared_memory(), false).map_err(|e| failed(&e))
+        match private_directory(&self.shared_memory(), false) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(&error)),
+            _ => Ok(()),
+        }
     }
 
     /// Notes a child, so that a later run can end it if this one is killed.
@@ -124,6 +129,13 @@ impl Scratch {
 /// # Errors
 /// `sandbox.failed` names the first path that could not be read or removed.
 pub fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
+    let mut leftovers = sweep_directories(root)?;
+    leftovers.extend(sweep_memory()?);
+    leftovers.sort_by(|a, b| a.directory.cmp(&b.directory));
+    Ok(leftovers)
+}
+
+fn sweep_directories(root: &Path) -> Result<Vec<Leftover>, Failure> {
     let failed = |e: io::Error| Failure::because(&codes::SANDBOX_FAILED, root.display(), &e);
     let root = match fs::canonicalize(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -138,13 +150,27 @@ pub fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
         if owner.is_alive() {
             continue;
         }
-        let scratch = Scratch { path: entry.path() };
+        let scratch = Scratch { path: entry.path(), owner };
         let ended = scratch.end_processes()?;
         let directory = scratch.path.clone();
         scratch.remove()?;
         leftovers.push(Leftover { directory, ended });
     }
-    leftovers.sort_by(|a, b| a.directory.cmp(&b.directory));
+    Ok(leftovers)
+}
+
+/// Removes memory of dead runs whose directory is gone already.
+fn sweep_memory() -> Result<Vec<Leftover>, Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    let mut leftovers = Vec::new();
+    for entry in fs::read_dir(MEMORY).into_iter().flatten().flatten() {
+        let dead = entry.file_name().to_str().and_then(owner_in).is_some_and(|owner| !owner.is_alive());
+        // Somebody else's memory is somebody else's to sweep.
+        if dead && entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own) {
+            remove_tree(&entry.path())?;
+            leftovers.push(Leftover { directory: entry.path(), ended: Vec::new() });
+        }
+    }
     Ok(leftovers)
 }
 
@@ -220,7 +246,7 @@ mod tests {
         fs::write(dead.join(PROCESSES), "another-boot 1-1 init\nnonsense\n").unwrap();
         fs::write(root.path().join("somebody-elses"), "x").unwrap();
 
-        let swept = sweep(root.path()).unwrap();
+        let swept = sweep_directories(root.path()).unwrap();
         assert_eq!(swept, [Leftover { directory: dead.clone(), ended: vec![] }]);
         assert!(!dead.exists() && living.path().exists() && root.path().join("somebody-elses").exists());
         living.remove().unwrap();
@@ -229,6 +255,6 @@ mod tests {
     #[test]
     fn a_sweep_of_nothing_finds_nothing() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(sweep(&root.path().join("absent")).unwrap(), []);
+        assert_eq!(sweep_directories(&root.path().join("absent")).unwrap(), []);
     }
 }

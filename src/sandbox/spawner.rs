@@ -61,12 +61,19 @@ impl Drop for Spawner {
     }
 }
 
-/// A command that dies with the thread that starts it: `setpriv` sets the
-/// parent-death signal and becomes the program, under the same pid.
+/// A parent that died before the signal was asked for sends none: then `$PPID`
+/// is another process. Inside the fence it is 0, as the parent lies outside,
+/// and the holder's end ends every process there.
+const UNLESS_ORPHANED: &str = r#"[ "$PPID" = "$1" ] || [ "$PPID" = 0 ] || exit 125; shift; exec "$@""#;
+
+/// A command that dies with the thread that starts it: `setpriv` asks for the
+/// signal and becomes a shell, which looks whether its parent is still there
+/// and becomes the program, all under one pid.
 #[allow(clippy::disallowed_methods)] // this module is where processes come from
 pub(super) fn bound_to_parent(program: &std::ffi::OsStr) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command.args(["--pdeathsig", "KILL", "--", "/bin/sh", "-c", UNLESS_ORPHANED, "sh"]);
+    command.arg(std::process::id().to_string()).arg(program);
     command
 }
 

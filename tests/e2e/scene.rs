@@ -34,6 +34,7 @@ use holdfast::runbook::model::Runbook;
 use holdfast::sandbox::Places;
 use holdfast::scan::capture::MemfdSink;
 use holdfast::store;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// What was taken, in order.
@@ -70,7 +71,8 @@ async fn make() -> Source {
     let (key1, key2) = (key("key1"), key("key2"));
     rig.serve(&encryption(vec![key1.clone()])).await.unwrap();
     let written = workload::write(&rig.client().unwrap(), &OsEntropy).await.unwrap();
-    define_widgets(&rig.client().unwrap()).await;
+    define_resources(&rig.client().unwrap()).await;
+    put_orphan(&rig).await;
     let site = Site::build(&folder, &rig, Path::new("/nowhere"), &OsEntropy).unwrap();
     let first = snapshot(&site).await;
     rig.serve(&encryption(vec![key2.clone(), key1.clone()])).await.unwrap();
@@ -101,35 +103,65 @@ fn encryption(keys: Vec<LocalKey>) -> EncryptionConfig {
     EncryptionConfig { rules: vec![Rule { resources, providers }] }
 }
 
-/// A custom resource, encrypted too, with one object.
-async fn define_widgets(client: &kube::Client) {
-    let definition = serde_json::json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
-                {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    post(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
-    let widget = serde_json::json!({"apiVersion": "example.com/v1", "kind": "Widget",
-        "metadata": {"name": "one"}, "spec": {"size": 1}});
-    // Served a moment after its definition is stored.
-    let posting = async {
-        while !try_post(client, "/apis/example.com/v1/namespaces/shop/widgets", &widget).await {
-            tokio::task::yield_now().await;
-        }
+/// Widgets, encrypted too; gadgets, stored in a version that only a webhook
+/// converts; and a group that another server serves.
+async fn define_resources(client: &kube::Client) {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = |plural: &str, kind: &str, versions: Value, conversion: Value| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+                "versions": versions, "conversion": conversion}})
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), posting).await.unwrap();
+    let version = |name: &str, is_stored: bool| {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        json!({"name": name, "served": true, "storage": is_stored, "schema": schema})
+    };
+    let webhook = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:9/convert"}}});
+    let widgets = definition("widgets", "Widget", json!([version("v1", true)]), json!({"strategy": "None"}));
+    let gadgets = |old: bool| definition("gadgets", "Gadget", json!([version("v1", old), version("v2", !old)]), webhook.clone());
+    for body in [widgets, gadgets(true)] {
+        assert!(send(client, http::Method::POST, DEFINITIONS, &body).await);
+    }
+    for (plural, kind) in [("widgets", "Widget"), ("gadgets", "Gadget")] {
+        let object = json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "one"}, "spec": {"size": 1}});
+        let path = format!("/apis/example.com/v1/namespaces/shop/{plural}");
+        // Served a moment after its definition is stored.
+        let posting = async {
+            while !send(client, http::Method::POST, &path, &object).await {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), posting).await.unwrap();
+    }
+    // What is stored stays in v1; who lists v2 from now on needs the webhook.
+    let patch = json!({"spec": gadgets(false)["spec"]});
+    assert!(send(client, http::Method::PATCH, &format!("{DEFINITIONS}/gadgets.example.com"), &patch).await);
+    let aggregated = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.metrics.example.org"},
+        "spec": {"group": "metrics.example.org", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "nobody"}}});
+    assert!(send(client, http::Method::POST, "/apis/apiregistration.k8s.io/v1/apiservices", &aggregated).await);
 }
 
-async fn post(client: &kube::Client, path: &str, body: &serde_json::Value) {
-    assert!(try_post(client, path, body).await, "{path}");
-}
-
-async fn try_post(client: &kube::Client, path: &str, body: &serde_json::Value) -> bool {
-    let request = http::Request::post(path).header("content-type", "application/json");
+async fn send(client: &kube::Client, method: http::Method, path: &str, body: &Value) -> bool {
+    let kind = if method == http::Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
     let request = request.body(serde_json::to_vec(body).unwrap()).unwrap();
-    client.request::<serde_json::Value>(request).await.is_ok()
+    client.request::<Value>(request).await.is_ok()
+}
+
+/// An object whose definition is gone: nobody can list it, etcd still has it.
+async fn put_orphan(rig: &Rig) {
+    let pem = |name: &str| fs::read(rig.pki(name)).unwrap();
+    let tls = etcd_client::TlsOptions::new()
+        .ca_certificate(etcd_client::Certificate::from_pem(pem("ca.crt")))
+        .identity(etcd_client::Identity::from_pem(pem("holdfast.crt"), pem("holdfast.key")));
+    let options = etcd_client::ConnectOptions::new().with_tls(tls);
+    let mut etcd = etcd_client::Client::connect([rig.etcd_endpoint()], Some(options)).await.unwrap();
+    let object = json!({"apiVersion": "gone.example.com/v1", "kind": "Orphan", "metadata": {"name": "one", "namespace": "shop"}});
+    etcd.put("/registry/gone.example.com/orphans/shop/one", object.to_string(), None).await.unwrap();
 }
 
 async fn snapshot(site: &Site) -> Manifest {
