@@ -87,7 +87,7 @@ fn command_lines() -> Vec<(String, Vec<u8>)> {
     lines
 }
 
-fn processes_naming(folder: &Path) -> Vec<String> {
+pub fn processes_naming(folder: &Path) -> Vec<String> {
     let name = folder.display().to_string();
     let lines = command_lines().into_iter().map(|(pid, line)| (pid, String::from_utf8_lossy(&line).into_owned()));
     lines.filter(|(_, line)| line.contains(&name)).map(|(pid, line)| format!("{pid}: {line}")).collect()

@@ -184,7 +184,7 @@ path = "/stores/ledger"
 }
 
 /// The local keys of `tiny.snap`, all under one rule.
-fn encryption_yaml(keys: Keys) -> String {
+pub fn encryption_yaml(keys: Keys) -> String {
     let secrets = data::json("snapshot-secrets.json");
     let mut providers = String::new();
     let mut seen = Vec::new();

@@ -1,7 +1,13 @@
 //! The order of writes, and what a snapshot says of itself.
 
+use std::path::PathBuf;
+
+use async_trait::async_trait;
 use holdfast::base::digest::Sha256;
 use holdfast::base::exit::Exit;
+use holdfast::base::failure::Failure;
+use holdfast::etcd::scripted::ScriptedSource;
+use holdfast::etcd::{MemberStatus, MessageStream, Source};
 use holdfast::record::manifest::{Proof, Quality};
 use holdfast::store::layers::OperationKind;
 use holdfast::store::{Store, read_small};
@@ -103,4 +109,35 @@ async fn restore_md_names_this_snapshot_and_holds_no_key() {
         }
     }
     assert!(bench.snapshots.describe().contains("snapshots"));
+}
+
+/// A healthy member whose control-plane host rotates its keys meanwhile.
+#[derive(Debug)]
+struct RotatedMeanwhile {
+    member: ScriptedSource,
+    encryption: PathBuf,
+    after: String,
+}
+
+#[async_trait]
+impl Source for RotatedMeanwhile {
+    async fn statuses(&self) -> Vec<Result<MemberStatus, Failure>> {
+        self.member.statuses().await
+    }
+
+    async fn stream(&self, endpoint: &str, require_leader: bool) -> Result<Box<dyn MessageStream>, Failure> {
+        std::fs::write(&self.encryption, &self.after).unwrap();
+        self.member.stream(endpoint, require_leader).await
+    }
+}
+
+#[tokio::test]
+async fn keys_are_taken_from_the_configuration_as_it_was_before_and_after_the_stream() {
+    let bench = Bench::new(Keys::AllBut("key-2024"));
+    let encryption = bench.config.backup.encryption_config.clone().unwrap();
+    let after = super::bench::encryption_yaml(Keys::All);
+    let source = RotatedMeanwhile { member: super::bench::healthy(), encryption, after };
+    let taken = bench.take_from(&source).await.unwrap();
+    let need = taken.manifest.keys.iter().find(|key| key.name == "key-2024").unwrap();
+    assert!(need.fingerprint.is_some() && need.escrow_record.is_some(), "{need:?}");
 }
