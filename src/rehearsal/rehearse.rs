@@ -9,7 +9,7 @@ use crate::base::clock::rfc3339;
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
-use crate::base::ids::{RunId, SnapshotId};
+use crate::base::ids::RunId;
 use crate::ledger::Place;
 use crate::record::attestation::{Attestation, ReportRecord};
 use crate::record::layout::Layout;
@@ -240,14 +240,6 @@ impl Written<'_> {
             tool: TOOL.to_owned(),
         }
     }
-}
-
-/// Which snapshot a person means by what they typed: `None` is the latest.
-///
-/// # Errors
-/// `snapshot.unknown`, `snapshot.none`, `snapshot.ambiguous`.
-pub fn resolve(catalog: &crate::catalog::Catalog, asked: Option<&str>) -> Result<SnapshotId, Failure> {
-    catalog.resolve(asked.unwrap_or("latest"))
 }
 
 async fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
