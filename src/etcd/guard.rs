@@ -13,6 +13,8 @@ use crate::base::failure::Failure;
 
 /// SHA-256 of the image follows the image, raw.
 const DIGEST_BYTES: usize = 32;
+/// No database comes near; what a member says may be anything.
+const MOST_BYTES: u64 = 1 << 50;
 
 /// An image that passed all guards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,15 +65,15 @@ impl Guard {
         let announced = match self.announced {
             Some(announced) => announced,
             None => {
-                let total = message.remaining.checked_add(blob).ok_or_else(|| self.broken("announces an impossible length"))?;
-                *self.announced.insert(total)
+                let total = message.remaining.checked_add(blob).filter(|total| *total <= MOST_BYTES);
+                *self.announced.insert(total.ok_or_else(|| self.broken("announces an impossible length"))?)
             }
         };
         let missing = announced - self.image.bytes();
         let part = message.blob.slice(..usize::try_from(missing.min(blob)).unwrap_or(message.blob.len()));
         let rest = &message.blob[part.len()..];
         self.image.update(&part);
-        if self.image.bytes() + message.remaining != announced {
+        if self.image.bytes().checked_add(message.remaining) != Some(announced) {
             return Err(self.broken("its count of remaining bytes does not fit what it sent"));
         }
         if self.digest.len() + rest.len() > DIGEST_BYTES {
@@ -186,6 +188,8 @@ mod tests {
     #[test]
     fn contradicting_numbers_are_refused() {
         assert_eq!(code(&[message(u64::MAX, b"a")]), "etcd.stream.broken");
+        assert_eq!(code(&[message(u64::MAX, b"")]), "etcd.stream.broken");
+        assert_eq!(code(&[message(4, b"abcd"), message(u64::MAX, b"e")]), "etcd.stream.broken");
         assert_eq!(code(&[message(8, b"abcd"), message(8, b"efgh")]), "etcd.stream.broken");
         let long = [message(0, b"abcd"), message(0, &digest(b"abcd")), message(0, b"more")];
         assert_eq!(code(&long), "etcd.stream.broken");
