@@ -57,7 +57,7 @@ impl Opener<'_> {
                 Err(failure) => reasons.push(failure.to_string()),
             }
         }
-        Err(Failure::new(&codes::ESCROW_NOT_OPENED, fingerprint, reasons.join("; ")))
+        Err(Failure::new(&codes::ESCROW_NOT_OPENED, fingerprint, some_of(&reasons)))
     }
 
     async fn open_record(&self, fingerprint: &Fingerprint, path: &Key) -> Result<Opened, Failure> {
@@ -83,6 +83,33 @@ impl Opener<'_> {
     }
 }
 
+/// The first reasons, which are those of the newest records. Whoever can write
+/// to escrow can put thousands there, and none of them may fill a report.
+fn some_of(reasons: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = reasons.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match reasons.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}; and {more} more records that do not open"),
+    }
+}
+
 fn parse(path: &str) -> Result<Key, Failure> {
     path.parse().map_err(|error| Failure::because(&codes::RECORD_INVALID, path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_of_planted_records_do_not_fill_a_report() {
+        let reasons: Vec<_> = (0..10_000).map(|n| format!("record {n}: no signature")).collect();
+        let text = some_of(&reasons);
+        assert!(
+            text.len() < 300 && text.starts_with("record 0: ") && text.ends_with("9995 more records that do not open"),
+            "{text}"
+        );
+        assert_eq!(some_of(&reasons[..2]), "record 0: no signature; record 1: no signature");
+    }
 }
