@@ -238,7 +238,7 @@ impl Holder {
         command.args(["--net", "--pid", "--mount", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child", "--mount-proc"]);
         command.args(["sh", "-c", HOLD, "sh"]).arg(scratch.mount_point());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
-        let mut child = spawner.start(command).map_err(|e| format!("setpriv and unshare cannot be started: {e}"))?;
+        let mut child = spawner.start(command).map_err(|e| e.to_string())?;
         let output = child.stdout.take();
         let (send, lines) = mpsc::channel();
         // Ends by itself when the holder does.

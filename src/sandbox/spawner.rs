@@ -35,7 +35,10 @@ impl Spawner {
 
     /// Starts `program` so that the kernel kills it when this thread ends.
     pub(super) fn start(&self, command: Command) -> io::Result<Child> {
-        self.ask(|reply| Request::Start(command, reply))
+        // What is started is `setpriv`: that a program behind it cannot be
+        // started is in that program's log.
+        let started = self.ask(|reply| Request::Start(command, reply));
+        started.map_err(|e| io::Error::new(e.kind(), format!("setpriv of util-linux cannot be started: {e}")))
     }
 
     /// Moves the thread, and all that it starts from now on, into namespaces.
