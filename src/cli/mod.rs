@@ -22,6 +22,7 @@ pub mod table;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,10 @@ use crate::base::failure::Failure;
 use crate::catalog::Catalog;
 use args::{Answer, Arguments, CatalogCommand, Command};
 use station::Station;
+
+/// A put that was stopped removes its temporary in this time; a thread that
+/// still reads a snapshot for an interrupted command is not waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Runs the program and maps its outcome to an exit code.
 #[must_use]
@@ -56,7 +61,11 @@ pub fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(|error| Failure::because(&codes::STATE_UNUSABLE, "threads", &error))
-        .and_then(|runtime| runtime.block_on(run(arguments)));
+        .and_then(|runtime| {
+            let outcome = runtime.block_on(run(arguments));
+            runtime.shutdown_timeout(LAST_WORDS);
+            outcome
+        });
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -71,8 +80,10 @@ async fn run(arguments: Arguments) -> Result<Exit, Failure> {
     let dispatch = dispatch(arguments, cancel.clone());
     tokio::pin!(dispatch);
     tokio::select! {
-        outcome = &mut dispatch => return outcome,
+        // Somebody listens to signals before anything is started.
+        biased;
         () = interrupted() => cancel.cancel(),
+        outcome = &mut dispatch => return outcome,
     }
     // What was started cleans up after itself; a second signal ends it at once.
     tokio::select! {
@@ -85,7 +96,7 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
     let Arguments { config, json, command, .. } = arguments;
     let out = &mut io::stdout();
     let result = match command {
-        Command::Inspect(arguments) => inspect::run(&arguments, json, out),
+        Command::Inspect(arguments) => unless(&cancel, inspect_apart(arguments, json, out)).await,
         // Cancelled by hand, so that a run journals its end and tears down.
         Command::Rehearse(arguments) => rehearse::run(&Station::open(&config)?, &arguments, json, out, cancel.clone()).await,
         Command::Verify { id } => {
@@ -97,6 +108,18 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
     };
     let flushed = out.flush();
     result.and_then(|exit| flushed.map(|()| exit).map_err(render::unprinted))
+}
+
+/// Reads on a thread of its own: a signal must find somebody who listens.
+async fn inspect_apart(arguments: inspect::Inspect, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let object = arguments.file.display().to_string();
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut page = Vec::new();
+        inspect::run(&arguments, json, &mut page).map(|exit| (exit, page))
+    });
+    let (exit, page) = reading.await.map_err(|e| Failure::because(&codes::INSPECT_UNREADABLE, object, &e))??;
+    out.write_all(&page).map_err(render::unprinted)?;
+    Ok(exit)
 }
 
 /// The commands that may be stopped at any await.

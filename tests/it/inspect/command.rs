@@ -117,3 +117,26 @@ fn a_bad_configuration_is_a_usage_error_that_names_the_file_and_shows_no_secret(
     assert_eq!(failure.code().name, "inspect.encryption-config");
     assert!(inspect(data::path("tiny.snap"), &[all_keys(directory.path())], true).is_ok());
 }
+
+/// Keys from a pipe that never ends stand for a snapshot that takes minutes to read.
+#[test]
+#[allow(clippy::disallowed_methods)] // the process is what is tested
+fn a_signal_ends_it_while_it_reads() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("keys");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let mut inspecting = std::process::Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        .args(["inspect", "--encryption-config"])
+        .args([&pipe, &data::path("tiny.snap")])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Opens when the other side does: it is reading then.
+    let _never_closed = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    kill_process(Pid::from_child(&inspecting), Signal::INT).unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut inspecting.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(inspecting.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("code: interrupted"), "{said}");
+}
