@@ -1,6 +1,7 @@
 //! The file: opening it, bringing it to the newest schema, replacing a broken one.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,7 +87,9 @@ impl Catalog {
 /// A connection for one owner. Two processes that open a new catalog at the
 /// same time must not both migrate it, hence the lock.
 fn connect(state: &Path) -> Result<Connection, Failure> {
-    fs::create_dir_all(state).map_err(|e| Failure::because(&codes::STATE_UNUSABLE, state.display(), &e))?;
+    // Journals and reports name objects of the cluster: they are nobody else's to read.
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
+    made.map_err(|e| Failure::because(&codes::STATE_UNUSABLE, state.display(), &e))?;
     let _lock = StateLock::acquire(&state.join("catalog.lock"))?;
     let path = file(state);
     let open = || -> rusqlite::Result<Connection> {
@@ -150,6 +153,15 @@ fn failure(path: &Path, error: rusqlite::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_state_directory_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let state = root.path().join("lib").join("holdfast");
+        Catalog::open(&state).unwrap();
+        assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
+    }
 
     #[test]
     fn all_migrations_apply_to_an_empty_file() {

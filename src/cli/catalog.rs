@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
+use super::render;
 use super::table::cell;
-use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::count;
@@ -17,7 +17,7 @@ use crate::ledger::{Finding, History};
 pub fn print_rebuilt(rebuilt: &Rebuilt, history: &History, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
     let findings = rebuilt.catalog.findings()?;
     let printed = if json { as_json(rebuilt, history, &findings, out) } else { as_text(rebuilt, history, &findings, out) };
-    printed.map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    printed.map_err(render::unprinted)?;
     Ok(if findings.is_empty() { Exit::Good } else { Exit::Bad })
 }
 

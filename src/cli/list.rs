@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::render;
 use super::table::{about, ago, align_right, cell, keep_whole, lines, short, table};
-use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::count;
@@ -39,7 +39,7 @@ pub fn print(catalog: &Catalog, json: bool, out: &mut dyn Write, now: Timestamp)
         findings: catalog.findings()?,
     };
     let printed = if json { as_json(&listing, out, now) } else { as_text(&listing, out, now) };
-    printed.map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    printed.map_err(render::unprinted)?;
     Ok(Exit::Good)
 }
 

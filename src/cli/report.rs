@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use super::render;
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
@@ -43,7 +44,7 @@ pub fn run(catalog: &Catalog, arguments: &ReportArgs, json: bool, out: &mut dyn 
     let record = catalog.report(&wanted)?.ok_or_else(|| unknown(wanted.as_str()))?;
     let format = if json { Format::Json } else { arguments.format };
     let text = render(&record.report, format)?;
-    out.write_all(text.as_bytes()).map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    out.write_all(text.as_bytes()).map_err(render::unprinted)?;
     Ok(Exit::Good)
 }
 

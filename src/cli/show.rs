@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::render;
 use super::table::{ago, align_right, cell, keep_whole, lines, table};
 use crate::base::codes;
 use crate::base::exit::Exit;
@@ -20,7 +21,7 @@ pub fn print(catalog: &Catalog, id: &str, json: bool, out: &mut dyn Write, now: 
     let unknown = || Failure::new(&codes::SNAPSHOT_UNKNOWN, &id, "no snapshot in the ledger has this id");
     let detail = catalog.snapshot(&id)?.ok_or_else(unknown)?;
     let printed = if json { as_json(&detail, out) } else { as_text(&detail, out, now) };
-    printed.map_err(|e| Failure::because(&codes::OUTPUT, "standard output", &e))?;
+    printed.map_err(render::unprinted)?;
     Ok(Exit::Good)
 }
 
