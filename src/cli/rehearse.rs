@@ -1,6 +1,7 @@
 //! `holdfast rehearse` and `holdfast verify`.
 
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +97,7 @@ pub async fn run(
     let request = Request { until: arguments.to.into(), trigger: "person", runbook: &runbook, cancel, watch: &watch };
     let rehearsed = match &arguments.resume {
         Some(run) => {
+            refuse_reported(&catalog, run)?;
             let id = journal.head(run)?.snapshot;
             let subject = Subject::find(&catalog, &id, &station.config.host.name)?;
             rehearsal::resume(&host, &subject, journal, &request, run).await?
@@ -111,6 +113,19 @@ pub async fn run(
     let printed = if json { print_json(out, &rehearsed) } else { print(out, &rehearsed, &page) };
     printed.map_err(render::unprinted)?;
     Ok(rehearsed.exit())
+}
+
+/// A run has one report: a second one would take numbers in this host's chain
+/// and never find a place in the ledger.
+///
+/// # Errors
+/// `run.journal` for a run that has a report.
+pub fn refuse_reported(catalog: &Catalog, run: &RunId) -> Result<(), Failure> {
+    if catalog.report(run)?.is_none() {
+        return Ok(());
+    }
+    let cause = "it has ended, and its report is in the ledger";
+    Err(Failure::new(&codes::RUN_JOURNAL, format!("run {run}"), cause).next(format!("read it with holdfast report {run}")))
 }
 
 fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failure> {
@@ -143,7 +158,8 @@ fn show_event(event: &Event, json: bool) {
 fn write_reports(state: &Path, rehearsed: &Rehearsed) -> Result<PathBuf, Failure> {
     let folder = state.join("reports");
     let failed = |e: io::Error| Failure::because(&codes::STATE_UNUSABLE, folder.display(), &e);
-    std::fs::create_dir_all(&folder).map_err(failed)?;
+    // They name objects of the cluster, down to those that nobody could read.
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
     let page = folder.join(format!("{}.html", rehearsed.run));
     let faces = [
         ("html", html::render(&rehearsed.report)?),
@@ -177,6 +193,9 @@ fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<
     match &rehearsed.outcome.failure {
         None => writeln!(out, "{}", printable(&report.verdict.sentence))?,
         Some((_, failure)) => render::failure(out, &failure.to_failure(), false)?,
+    }
+    if let Some(fence) = report.facts.fence.as_ref().filter(|fence| !fence.fenced) {
+        writeln!(out, "  {}", printable(&fence.statement))?;
     }
     for object in report.facts.decryption.iter().flat_map(|decryption| &decryption.failures) {
         let key = format!("{} key {}", object.provider, object.key_name);

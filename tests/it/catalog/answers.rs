@@ -1,5 +1,6 @@
 //! What the catalog answers.
 
+use holdfast::cli::rehearse::refuse_reported;
 use holdfast::ledger::{Ledger, Place};
 use holdfast::record::manifest::Quality;
 use holdfast::record::{Link, Rung};
@@ -176,6 +177,17 @@ async fn the_configuration_of_a_snapshot_is_the_last_before_it() {
     assert_eq!(catalog.latest_host_records().unwrap().len(), 1);
     assert_eq!(catalog.receipts_of(host).unwrap().len(), 2);
     assert_eq!(catalog.host_record(site.rehearsal_host.principal()).unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_run_that_has_its_report_is_not_gone_on_with() {
+    let (site, history) = site().await;
+    let catalog = folded(&site, &history);
+    let reported = catalog.reports().unwrap().remove(0).run;
+    let failure = refuse_reported(&catalog, &reported).unwrap_err();
+    assert_eq!(failure.code().name, "run.journal");
+    assert!(failure.next_action().contains(&format!("holdfast report {reported}")), "{failure:?}");
+    refuse_reported(&catalog, &id("09:00").as_str().parse().unwrap()).unwrap();
 }
 
 #[tokio::test]
