@@ -96,9 +96,11 @@ impl Scratch {
             return Err(Failure::new(&codes::SANDBOX_FAILED, MEMORY, "not a memory file system: keys would reach a disk")
                 .next("mount a tmpfs at /dev/shm, or run as root, where the fence brings its own"));
         }
-        match private_directory(&self.shared_memory(), false) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(&error)),
-            _ => Ok(()),
+        let path = self.shared_memory();
+        match private_directory(&path, false) {
+            // Everybody may make directories there, and the name is no secret.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_private(&path).map_err(|e| failed(&e)),
+            made => made.map_err(|e| failed(&e)),
         }
     }
 
@@ -216,6 +218,16 @@ fn private_directory(path: &Path, parents: bool) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(parents).create(path)
 }
 
+/// A directory of our own that nobody else enters, and no link to one.
+fn is_private(path: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
+    let own = metadata.uid() == rustix::process::geteuid().as_raw();
+    if metadata.is_dir() && own && metadata.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{} was made by somebody else", path.display())))
+}
+
 fn remove_tree(path: &Path) -> Result<(), Failure> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -250,6 +262,24 @@ mod tests {
         assert_eq!(swept, [Leftover { directory: dead.clone(), ended: vec![] }]);
         assert!(!dead.exists() && living.path().exists() && root.path().join("somebody-elses").exists());
         living.remove().unwrap();
+    }
+
+    #[test]
+    fn key_files_go_to_no_directory_that_others_can_enter() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let root = tempfile::tempdir().unwrap();
+        let scratch = Scratch::create(root.path(), "planted").unwrap();
+        let memory = scratch.shared_memory();
+        fs::create_dir(&memory).unwrap();
+        fs::set_permissions(&memory, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(scratch.create_shared_memory().unwrap_err().code(), &codes::SANDBOX_FAILED);
+        fs::remove_dir(&memory).unwrap();
+        symlink(root.path(), &memory).unwrap();
+        assert!(scratch.create_shared_memory().is_err(), "a link to a private directory");
+        fs::remove_file(&memory).unwrap();
+        scratch.create_shared_memory().unwrap();
+        scratch.create_shared_memory().unwrap();
+        scratch.remove().unwrap();
     }
 
     #[test]
