@@ -296,7 +296,7 @@ async fn deposit_each(
             continue;
         }
         seen.push(key.fingerprint());
-        if let Some(receipt) = host.known.receipts.iter().find(|receipt| covers(receipt, key, recipients)) {
+        if let Some(receipt) = host.known.receipts.iter().find(|receipt| covers(receipt, key, recipients, &escrow)) {
             receipts.push(receipt.clone());
             continue;
         }

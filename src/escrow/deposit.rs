@@ -118,11 +118,15 @@ impl Depositor<'_> {
 }
 
 /// Does a receipt still stand for a key: the same material, sealed to the same
-/// people? A changed recipient list asks for a new deposit.
+/// people, under the names where readers look? A changed list of recipients or
+/// a changed prefix asks for a new deposit.
 #[must_use]
-pub fn covers(receipt: &Receipt, key: &LocalKey, recipients: &Recipients) -> bool {
+pub fn covers(receipt: &Receipt, key: &LocalKey, recipients: &Recipients, escrow: &Layout) -> bool {
     let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
-    receipt.fingerprint == *key.fingerprint() && set(&receipt.sealed_to) == set(recipients.names())
+    let folder = format!("{}/", escrow.escrow_key(key.fingerprint()));
+    receipt.fingerprint == *key.fingerprint()
+        && receipt.escrow_record.key.starts_with(&folder)
+        && set(&receipt.sealed_to) == set(recipients.names())
 }
 
 /// What is sealed: a configuration with this one key under its own name, which

@@ -88,6 +88,10 @@ async fn a_second_snapshot_does_not_deposit_again_what_a_receipt_covers() {
     bench.config.escrow.recipients = vec![super::bench::RECIPIENTS[0].to_owned()];
     bench.take().await.unwrap();
     assert_eq!(bench.escrow.operations().len(), 2 * first, "other recipients ask for new deposits");
+    bench.config.escrow.recipients = vec![super::bench::RECIPIENTS[1].to_owned()];
+    "elsewhere".clone_into(&mut bench.config.escrow.prefix);
+    bench.take().await.unwrap();
+    assert_eq!(bench.escrow.operations().len(), 3 * first, "another prefix asks for new deposits");
 }
 
 #[tokio::test]
