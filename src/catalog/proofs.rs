@@ -74,6 +74,21 @@ impl Catalog {
         row.map(|(run, at, passed, failure)| Ok(Attempt { run: self.typed(&run)?, at, passed, failure })).transpose()
     }
 
+    /// Failures of rehearsals that no later one got past, the newest first. A
+    /// run that passed to `open` says nothing of an etcd that would not start.
+    pub(super) fn standing_failures(&self, manifest: &str) -> Result<Vec<String>, Failure> {
+        self.rows(
+            "SELECT a.failure FROM attestation a
+             WHERE a.manifest = ?1 AND NOT a.passed AND a.failure IS NOT NULL AND NOT EXISTS (
+                SELECT 1 FROM attestation b
+                WHERE b.manifest = a.manifest AND (b.finished, b.run) > (a.finished, a.run)
+                    AND b.reached > coalesce(a.reached, 0))
+             ORDER BY a.finished DESC, a.run DESC",
+            [manifest],
+            |row| row.get(0),
+        )
+    }
+
     fn proven(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Option<Proven>, Failure> {
         let read = |row: &Row<'_>| {
             Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?, row.get::<_, String>(3)?))

@@ -123,7 +123,7 @@ impl Catalog {
         let quality = quality.ok_or_else(|| self.broken(format!("a quality that does not exist: {}", raw.quality)))?;
         let keys = self.keys_needed(&raw.path)?;
         let last_attempt = self.last_attempt(&raw.sha256)?;
-        let obstacles = obstacles(quality, &keys, last_attempt.as_ref());
+        let obstacles = obstacles(quality, &keys, &self.standing_failures(&raw.sha256)?);
         Ok(SnapshotRow {
             id: self.typed(&raw.id)?,
             lineage: self.typed(&raw.lineage)?,
@@ -163,7 +163,7 @@ impl Catalog {
 }
 
 /// Why a snapshot does not count as restorable.
-fn obstacles(quality: Quality, keys: &[KeyNeeded], last: Option<&Attempt>) -> Vec<String> {
+fn obstacles(quality: Quality, keys: &[KeyNeeded], failures: &[String]) -> Vec<String> {
     let mut obstacles = Vec::new();
     if quality != Quality::Good {
         obstacles.push(format!("its quality is {}", quality.as_str()));
@@ -174,11 +174,10 @@ fn obstacles(quality: Quality, keys: &[KeyNeeded], last: Option<&Attempt>) -> Ve
             None => format!("no known key opens what {} key {} encrypted", key.provider, key.name),
         });
     }
-    // A rehearsal that could not run says nothing about the snapshot.
-    if let Some(failure) = last.filter(|attempt| !attempt.passed).and_then(|attempt| attempt.failure.as_deref())
-        && codes::ALL.iter().all(|code| code.name != failure || code.exit == Exit::Bad)
-    {
-        obstacles.push(format!("the last rehearsal failed: {failure}"));
+    // A rehearsal that could not run says nothing about the snapshot, neither for it nor against.
+    let speaks = |failure: &&String| codes::ALL.iter().all(|code| code.name != failure.as_str() || code.exit == Exit::Bad);
+    if let Some(failure) = failures.iter().find(speaks) {
+        obstacles.push(format!("a rehearsal found it bad: {failure}"));
     }
     obstacles
 }

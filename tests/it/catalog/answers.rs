@@ -2,11 +2,12 @@
 
 use holdfast::cli::rehearse::refuse_reported;
 use holdfast::ledger::{Ledger, Place};
+use holdfast::record::attestation::Attestation;
 use holdfast::record::manifest::Quality;
 use holdfast::record::{Link, Rung};
 
 use super::{folded, history, site};
-use crate::ledger::records::{KEY1, KEY2, Site, host, id, layout, manifest, need};
+use crate::ledger::records::{KEY1, KEY2, LINEAGE, Site, attestation, host, id, layout, manifest, need};
 use crate::test_key;
 
 #[tokio::test]
@@ -26,7 +27,7 @@ async fn snapshots_come_newest_first_with_their_keys_and_proofs() {
     assert!(second.keys.iter().all(|key| key.escrowed));
     assert_eq!(second.proven.as_ref().unwrap().rung, Rung::Boot);
     assert!(!second.last_attempt.as_ref().unwrap().passed);
-    assert_eq!(second.obstacles, ["the last rehearsal failed: rehearsal.undecryptable"]);
+    assert_eq!(second.obstacles, ["a rehearsal found it bad: rehearsal.undecryptable"]);
     assert_eq!(catalog.latest().unwrap().as_ref(), Some(second));
 }
 
@@ -74,6 +75,31 @@ async fn a_kms_key_is_restorable_by_the_material_behind_it() {
     let catalog = folded(&site, &history(&site).await);
     let restorable: Vec<_> = catalog.snapshots().unwrap().into_iter().map(|row| row.restorable).collect();
     assert_eq!(restorable, [true, false]);
+}
+
+#[tokio::test]
+async fn a_rehearsal_that_found_a_snapshot_bad_stands_until_another_gets_past_it() {
+    let site = Site::new();
+    let about = site.manifest("13:05", 10, vec![]);
+    let could_not_run = |clock: &str| {
+        let path = layout().attestation(&LINEAGE.parse().unwrap(), &id("13:05"), &id(clock).as_str().parse().unwrap());
+        let failure = Some("tool.missing".to_owned());
+        let make = |link| Attestation { failure, ..attestation(link, &about, "13:05", clock, None, false) };
+        site.outbox.append(&site.rehearsal_host, make, &[(Place::Ledger, path)]).unwrap();
+    };
+    let restorable = async || folded(&site, &history(&site).await).snapshots().unwrap()[0].restorable;
+    could_not_run("13:50");
+    assert!(restorable().await, "it says nothing");
+    site.attestation(&about, "13:05", "14:00", Some(Rung::Open), false);
+    assert!(!restorable().await);
+    could_not_run("14:10");
+    assert!(!restorable().await, "it takes nothing back");
+    site.attestation(&about, "13:05", "14:20", Some(Rung::Open), true);
+    assert!(!restorable().await, "the rung that failed was not tried");
+    site.attestation(&about, "13:05", "14:30", Some(Rung::Boot), false);
+    assert!(!restorable().await, "it got past one and failed at the next");
+    site.attestation(&about, "13:05", "14:40", Some(Rung::Serve), true);
+    assert!(restorable().await);
 }
 
 #[tokio::test]
