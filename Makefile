@@ -27,7 +27,8 @@ build: compilers ## build the development binary, target/debug/holdfast
 
 .PHONY: demo
 demo: tools ## watch a real cluster being backed up, its keys escrowed, both restored, and read the report
-	@$(WITH_TOOLCHAINS) cargo run --locked --quiet -- demo
+	@echo 'building holdfast; the first time takes some minutes'
+	@$(WITH_TOOLCHAINS) cargo build --locked && target/debug/holdfast demo
 
 .PHONY: lint
 lint: compilers ## formatting, clippy, the rules of tests/tidy.rs, shell syntax

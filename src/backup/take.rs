@@ -16,7 +16,7 @@ use crate::base::failure::Failure;
 use crate::base::ids::{Fingerprint, Lineage, SnapshotId};
 use crate::base::units::human_duration;
 use crate::config::Config;
-use crate::escrow::deposit::{Depositor, covers};
+use crate::escrow::deposit::Depositor;
 use crate::escrow::seal::Recipients;
 use crate::escrow::shape;
 use crate::etcd::{Choice, Guard, MemberStatus, MessageStream, Source, StreamedImage, choose};
@@ -296,7 +296,7 @@ async fn deposit_each(
             continue;
         }
         seen.push(key.fingerprint());
-        if let Some(receipt) = host.known.receipts.iter().find(|receipt| covers(receipt, key, recipients, &escrow)) {
+        if let Some(receipt) = host.known.receipts.iter().find(|receipt| depositor.is_covered(key, receipt)) {
             receipts.push(receipt.clone());
             continue;
         }

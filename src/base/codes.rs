@@ -64,6 +64,7 @@ codes! {
     IDENTITY_UNREADABLE = "identity.unreadable", CouldNotRun, false, "an age identity cannot be read", "check the identity file and its permissions";
     SIGNING_KEY_UNUSABLE = "signing.key-unusable", CouldNotRun, false, "the signing key cannot be used", "make one with ssh-keygen -t ed25519 -N '' and name it in host.signing_key";
     ALLOWED_SIGNERS_INVALID = "signing.allowed-signers", Usage, false, "the list of allowed signers cannot be read or has mistakes", "correct the line named; ssh-keygen(1), ALLOWED SIGNERS, explains the format";
+    SIGNING_NOT_ALLOWED = "signing.not-allowed", Usage, false, "records signed by this host would not be believed", "add this host's name and its public key to allowed_signers, on every host";
     RECORD_UNSIGNED = "record.unsigned", Bad, false, "a record has no signature", "find out who wrote it; it is not believed";
     RECORD_BAD_SIGNATURE = "record.bad-signature", Bad, false, "a record's signature is wrong or its signer is not allowed", "find out who wrote it; check allowed_signers";
     RECORD_MISPLACED = "record.misplaced", Bad, false, "a record lies at another path than it says", "find out who moved it; it is not believed";

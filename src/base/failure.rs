@@ -70,20 +70,30 @@ impl Failure {
     }
 }
 
-/// All texts of an error's chain, each once, joined by colons.
+/// All texts of an error's chain, joined by colons, each part once: libraries
+/// repeat the text of their source in their own.
 #[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
+        text.push_str(": ");
+        text.push_str(&error.to_string());
         source = error.source();
     }
-    text
+    each_part_once(&text)
+}
+
+/// `a: b: a: c` as `a: b: c`.
+#[must_use]
+pub fn each_part_once(text: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in text.split(": ") {
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts.join(": ")
 }
 
 impl fmt::Display for Failure {
@@ -99,3 +109,15 @@ impl fmt::Debug for Failure {
 }
 
 impl Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libraries_repeat_is_said_once() {
+        let text = "tcp connect error: transport error: tcp connect error: Connection refused (os error 111)";
+        assert_eq!(each_part_once(text), "tcp connect error: transport error: Connection refused (os error 111)");
+        assert_eq!(each_part_once("one cause"), "one cause");
+    }
+}

@@ -43,6 +43,11 @@ pub enum Command {
         id: String,
     },
     /// Show the whole product on a real etcd and API server, in one directory.
+    ///
+    /// HOLDFAST_DEMO_DIR names the directory, absent or empty; without it one is
+    /// made and printed. HOLDFAST_DEMO_KEEP=1 keeps the cluster's data, stores,
+    /// keys and configurations beside the reports. HOLDFAST_TOOLS names a
+    /// directory with etcd, etcdutl and kube-apiserver.
     Demo,
 }
 

@@ -68,6 +68,8 @@ pub fn main() -> ExitCode {
         });
     match result {
         Ok(exit) => exit.into(),
+        // A reader that has seen enough closes the pipe; that is no failure.
+        Err(failure) if render::is_closed_pipe(&failure) => Exit::Good.into(),
         Err(failure) => {
             let _ = render::failure(&mut io::stderr(), &failure, json);
             failure.exit().into()

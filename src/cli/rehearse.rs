@@ -18,7 +18,8 @@ use crate::base::ids::RunId;
 use crate::base::units::human_duration;
 use crate::catalog::Catalog;
 use crate::escrow::seal::Identities;
-use crate::record::Rung;
+use crate::record::attestation::{Attestation, ReportRecord};
+use crate::record::{Record, Rung};
 use crate::rehearsal::{self, ACTIONS, RehearsalHost, Rehearsed, Request, Subject};
 use crate::report::{html, json, markdown};
 use crate::runbook::journal::{Entry, Event, Journal};
@@ -28,6 +29,9 @@ use crate::sandbox::Places;
 /// The restore that a rehearsal rehearses, unless `rehearsal.runbooks` has another.
 const RUNBOOK: &[u8] = include_bytes!("../../runbooks/etcd-restore.md");
 const RUNBOOK_FILE: &str = "etcd-restore.md";
+
+/// The kinds of record that a rehearsal signs.
+const SIGNED_HERE: [&str; 2] = [Attestation::NAMESPACE, ReportRecord::NAMESPACE];
 
 #[derive(Debug, Args)]
 pub struct Rehearse {
@@ -76,7 +80,7 @@ pub async fn run(
     out: &mut dyn Write,
     cancel: CancellationToken,
 ) -> Result<Exit, Failure> {
-    let (signer, outbox, allowed) = (station.signer()?, station.outbox()?, station.allowed_signers()?);
+    let (signer, outbox, allowed) = (station.signer_of(&SIGNED_HERE)?, station.outbox()?, station.allowed_signers()?);
     let catalog = station.current_catalog().await?;
     let journal: Arc<dyn Journal> = Arc::new(Catalog::journal(station.state_dir())?);
     let runbook = read_runbook(station.config.rehearsal.runbooks.as_deref())?;
@@ -129,7 +133,10 @@ pub fn refuse_reported(catalog: &Catalog, run: &RunId) -> Result<(), Failure> {
 }
 
 fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failure> {
-    let missing = || Failure::new(&codes::CONFIG_SECTION_MISSING, key, "a rehearsal opens what is sealed");
+    let missing = || {
+        Failure::new(&codes::CONFIG_SECTION_MISSING, key, "it is not set, and a rehearsal opens what is sealed")
+            .next("set it to the identity file of this rehearsal host, or run this on a host that has one")
+    };
     Ok(Arc::new(Identities::load(path.ok_or_else(missing)?)?))
 }
 
@@ -205,6 +212,9 @@ fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<
         if let Some(ms) = measured {
             writeln!(out, "  {what}: {}", human_duration(Duration::from_millis(ms)))?;
         }
+    }
+    if let Some(fence) = &report.facts.fence {
+        writeln!(out, "  {}", printable(&fence.statement))?;
     }
     writeln!(out, "report {}: {}", rehearsed.run, page.display())
 }

@@ -45,6 +45,12 @@ pub fn unprinted(error: io::Error) -> Failure {
     Failure::because(&codes::OUTPUT, "standard output", &error)
 }
 
+/// Did the reader of the output go away?
+#[must_use]
+pub fn is_closed_pipe(failure: &Failure) -> bool {
+    failure.code() == &codes::OUTPUT && failure.cause().contains("Broken pipe")
+}
+
 /// Names come from snapshots and stores; none may steer a terminal.
 #[must_use]
 pub fn printable(text: &str) -> String {

@@ -13,7 +13,15 @@ use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::{count, human_bytes};
 use crate::etcd::EtcdClient;
+use crate::record::Record;
+use crate::record::escrow::EscrowRecord;
+use crate::record::host::HostRecord;
+use crate::record::manifest::Manifest;
+use crate::record::receipt::Receipt;
 use crate::scan::capture::MemfdSink;
+
+/// The kinds of record that a snapshot signs.
+const SIGNED_HERE: [&str; 4] = [Manifest::NAMESPACE, Receipt::NAMESPACE, HostRecord::NAMESPACE, EscrowRecord::NAMESPACE];
 
 /// Takes a snapshot and says what it needs.
 ///
@@ -24,8 +32,14 @@ pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out:
         station.config.etcd.as_ref().ok_or_else(|| {
             Failure::new(&codes::CONFIG_SECTION_MISSING, "[etcd]", "a snapshot needs to know its etcd endpoints")
         })?;
+    if let Some(list) = station.config.sealed_to_the_example().first() {
+        let cause = "it still names a recipient of config.example.toml, and nobody can open what is sealed to it";
+        return Err(
+            Failure::new(&codes::CONFIG_INVALID, list, cause).next("make an identity with age-keygen and name its recipient")
+        );
+    }
     let source = EtcdClient::new(etcd)?;
-    let signer = station.signer()?;
+    let signer = station.signer_of(&SIGNED_HERE)?;
     let outbox = station.outbox()?;
     let known = station.known().await?;
     let host = BackupHost {
@@ -62,8 +76,9 @@ fn print(out: &mut dyn Write, taken: &Taken) -> std::io::Result<()> {
         human_bytes(manifest.image.bytes),
         human_bytes(manifest.object.bytes),
     )?;
+    writeln!(out, "  stored as {}, with RESTORE.md beside it", manifest.object.key)?;
     for key in &manifest.keys {
-        let escrow = if key.escrow_record.is_some() { "in escrow" } else { "NOT in escrow" };
+        let escrow = if key.escrow_record.is_some() { "deposited" } else { "NOT in escrow" };
         writeln!(
             out,
             "  needs {} key {} ({}): {}, {}, {escrow}",

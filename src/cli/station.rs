@@ -48,16 +48,26 @@ impl Station {
         &self.config.host.state_dir
     }
 
+    /// The key of this host, if its signatures of these kinds will be believed:
+    /// a record that nobody believes is no record.
+    ///
     /// # Errors
-    /// `config.section-missing` where this host signs nothing, `signing.key-unusable`.
-    pub fn signer(&self) -> Result<Signer, Failure> {
-        let path: &PathBuf = self
-            .config
-            .host
-            .signing_key
-            .as_ref()
-            .ok_or_else(|| Failure::new(&codes::CONFIG_SECTION_MISSING, "host.signing_key", "this command signs records"))?;
-        Signer::load(path, self.config.host.name.clone())
+    /// `config.section-missing` where this host signs nothing,
+    /// `signing.key-unusable`, `signing.not-allowed`.
+    pub fn signer_of(&self, namespaces: &[&str]) -> Result<Signer, Failure> {
+        let path: &PathBuf = self.config.host.signing_key.as_ref().ok_or_else(|| {
+            Failure::new(&codes::CONFIG_SECTION_MISSING, "host.signing_key", "it is not set, and this command signs records")
+        })?;
+        let signer = Signer::load(path, self.config.host.name.clone())?;
+        let allowed = self.allowed_signers()?;
+        for namespace in namespaces {
+            let probe = signer.sign(namespace, b"probe")?;
+            let object = self.config.host.allowed_signers.display().to_string();
+            allowed
+                .verify(&object, signer.principal(), namespace, b"probe", probe.as_bytes(), self.clock.now())
+                .map_err(|failure| Failure::new(&codes::SIGNING_NOT_ALLOWED, failure.object(), failure.cause()))?;
+        }
+        Ok(signer)
     }
 
     /// # Errors

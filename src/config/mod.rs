@@ -160,14 +160,24 @@ impl Config {
             about,
             text: format!("no credential separation: whoever is root on this host can read and destroy {}", path.display()),
         });
-        let sealed = [("snapshots.recipients", &self.snapshots), ("escrow.recipients", &self.escrow)];
-        let of_the_example = |store: &SealedStoreConfig| {
-            store.recipients.iter().any(|recipient| defaults::EXAMPLE_RECIPIENTS.contains(&recipient.as_str()))
-        };
-        let unreadable = sealed.into_iter().filter(|(_, store)| of_the_example(store)).map(|(about, _)| Note {
+        let unreadable = self.sealed_to_the_example().into_iter().map(|about| Note {
             about,
             text: "a recipient is still that of config.example.toml: nobody can open what is sealed to it".to_owned(),
         });
         unseparated.chain(unreadable).collect()
+    }
+
+    /// The lists of recipients that still name one of `config.example.toml`,
+    /// whose identity nobody has. A snapshot is refused then.
+    #[must_use]
+    pub fn sealed_to_the_example(&self) -> Vec<&'static str> {
+        let of_the_example = |store: &SealedStoreConfig| {
+            store.recipients.iter().any(|recipient| defaults::EXAMPLE_RECIPIENTS.contains(&recipient.as_str()))
+        };
+        [("snapshots.recipients", &self.snapshots), ("escrow.recipients", &self.escrow)]
+            .into_iter()
+            .filter(|(_, store)| of_the_example(store))
+            .map(|(about, _)| about)
+            .collect()
     }
 }

@@ -40,13 +40,16 @@ pub struct Demo {
 /// Runs the whole story. The reports stay in `folder/reports`.
 ///
 /// # Errors
-/// `demo.unexpected` when a command did not end as it should; no process is
-/// left either way, and the folder stays as it is for whoever looks into it.
+/// `demo.unexpected` when a command did not end as it should: then the folder
+/// stays as it is for whoever looks into it. No process is left either way,
+/// and of an interrupted demo only the reports.
 pub async fn run(demo: &Demo, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let tools = Tools::find(&demo.places).await?;
     prepare(&demo.folder)?;
+    // Declared first, so that it is dropped after all that runs has ended.
+    let mut litter = Litter { folder: &demo.folder, keep: demo.keep };
     let mut tale = Tale { out, commands: None, demo };
     tale.say(&format!("holdfast demo: everything lies in {}", demo.folder.display()))?;
-    let tools = Tools::find(&demo.places).await?;
     let mut rig = Rig::start(&demo.folder.join("production"), tools.clone(), demo.clock.now()).await?;
     tale.commands = Some(Sandbox::up(&demo.folder.join("commands"), "demo", Fencing::Never).await?);
     let told = tale.tell(&mut rig, &tools).await;
@@ -54,9 +57,39 @@ pub async fn run(demo: &Demo, out: &mut dyn Write) -> Result<Exit, Failure> {
         commands.down().await?;
     }
     rig.stop().await?;
+    if told.is_err() {
+        // Whoever looks for the reason finds everything where it was.
+        litter.keep = true;
+    }
     told?;
     tale.end()?;
     Ok(Exit::Good)
+}
+
+/// What a demo leaves when it ends or is interrupted: its reports, unless all is kept.
+struct Litter<'a> {
+    folder: &'a Path,
+    keep: bool,
+}
+
+impl Drop for Litter<'_> {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        let reports = self.folder.join("reports");
+        for entry in fs::read_dir(self.folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            // What cannot be removed is the demo's own folder, which it named.
+            let _ = match path == reports {
+                true => Ok(()),
+                false if path.is_dir() => fs::remove_dir_all(path),
+                false => fs::remove_file(path),
+            };
+        }
+        // Empty where no rehearsal came to its report.
+        let _ = fs::remove_dir(&reports).and_then(|()| fs::remove_dir(self.folder));
+    }
 }
 
 fn prepare(folder: &Path) -> Result<(), Failure> {
@@ -197,14 +230,7 @@ impl Tale<'_> {
             self.say(&format!("  {}", page.display()))?;
         }
         if self.demo.keep {
-            return self.say(&format!("kept: {}", self.demo.folder.display()));
-        }
-        for entry in fs::read_dir(&self.demo.folder).into_iter().flatten().flatten() {
-            if entry.path() == reports {
-                continue;
-            }
-            let removed = if entry.path().is_dir() { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
-            removed.map_err(|e| Failure::because(&codes::DEMO_DIRECTORY, entry.path().display(), &e))?;
+            self.say(&format!("kept: {}", self.demo.folder.display()))?;
         }
         Ok(())
     }

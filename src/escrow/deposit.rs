@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::seal::Recipients;
 use crate::base::clock::{Clock, rfc3339};
@@ -23,6 +23,10 @@ use crate::record::signature::Signer;
 use crate::record::{Link, ObjectRef, Record, SCHEMA, canonical};
 use crate::store::{Key, PutOptions, Store, Stored};
 
+/// A host that may only put cannot look whether a record is still there, so it
+/// deposits each key again after this time: a loss is mended within a day.
+const RENEWAL: SignedDuration = SignedDuration::from_hours(24);
+
 /// Everything a deposit needs. Only `put` is used of the store.
 #[derive(Debug, Clone, Copy)]
 pub struct Depositor<'a> {
@@ -41,6 +45,19 @@ pub struct Depositor<'a> {
 }
 
 impl Depositor<'_> {
+    /// Does a receipt still stand for a key: the same material, sealed to the
+    /// same people, under the names where readers look, and not long ago?
+    #[must_use]
+    pub fn is_covered(&self, key: &LocalKey, receipt: &Receipt) -> bool {
+        let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+        let folder = format!("{}/", self.escrow.escrow_key(key.fingerprint()));
+        let deposited: Option<Timestamp> = receipt.deposited.parse().ok();
+        receipt.fingerprint == *key.fingerprint()
+            && receipt.escrow_record.key.starts_with(&folder)
+            && set(&receipt.sealed_to) == set(self.recipients.names())
+            && deposited.is_some_and(|deposited| self.clock.now().duration_since(deposited) < RENEWAL)
+    }
+
     /// Seals `key` into escrow and appends the receipt to the outbox.
     ///
     /// # Errors
@@ -115,18 +132,6 @@ impl Depositor<'_> {
         )?;
         canonical::from_bytes(&path, &appended.bytes)
     }
-}
-
-/// Does a receipt still stand for a key: the same material, sealed to the same
-/// people, under the names where readers look? A changed list of recipients or
-/// a changed prefix asks for a new deposit.
-#[must_use]
-pub fn covers(receipt: &Receipt, key: &LocalKey, recipients: &Recipients, escrow: &Layout) -> bool {
-    let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
-    let folder = format!("{}/", escrow.escrow_key(key.fingerprint()));
-    receipt.fingerprint == *key.fingerprint()
-        && receipt.escrow_record.key.starts_with(&folder)
-        && set(&receipt.sealed_to) == set(recipients.names())
 }
 
 /// What is sealed: a configuration with this one key under its own name, which

@@ -9,7 +9,7 @@ use etcd_client::{Certificate, Client, ConnectOptions, GetOptions, Identity, Sna
 
 use super::{MemberStatus, Message, MessageStream, Source};
 use crate::base::codes::{self, Code};
-use crate::base::failure::Failure;
+use crate::base::failure::{Failure, chain, each_part_once};
 use crate::config::EtcdConfig;
 
 /// etcd answers Status from memory; an endpoint that takes longer is as good as gone.
@@ -156,7 +156,7 @@ async fn within<T>(
 ) -> Result<T, Failure> {
     match tokio::time::timeout(timeout, call).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(Failure::new(classify(&error), endpoint, explain(&error))),
+        Ok(Err(error)) => Err(failure(endpoint, &error)),
         Err(_) => {
             let cause = format!("no answer within {}", crate::base::units::human_duration(timeout));
             Err(Failure::new(&codes::ETCD_UNREACHABLE, endpoint, cause))
@@ -164,10 +164,37 @@ async fn within<T>(
     }
 }
 
-fn classify(error: &etcd_client::Error) -> &'static Code {
-    let text = explain(error).to_lowercase();
-    let tls = ["certificate", "tls", "handshake", "unknownissuer", "invalid peer"].iter().any(|word| text.contains(word));
-    refused(error).unwrap_or(if tls { &codes::ETCD_TLS } else { &codes::ETCD_UNREACHABLE })
+/// Why there is no connection, and what to do about it.
+fn failure(endpoint: &str, error: &etcd_client::Error) -> Failure {
+    let cause = explain(error);
+    if let Some(code) = refused(error) {
+        return Failure::new(code, endpoint, cause);
+    }
+    match tls_advice(&cause, endpoint.starts_with("https://")) {
+        Some(advice) => Failure::new(&codes::ETCD_TLS, endpoint, cause).next(advice),
+        None => Failure::new(&codes::ETCD_UNREACHABLE, endpoint, cause),
+    }
+}
+
+/// What a TLS library's words mean for the three files of the configuration.
+fn tls_advice(cause: &str, https: bool) -> Option<&'static str> {
+    let says = |words: &[&str]| words.iter().any(|word| cause.contains(word));
+    match () {
+        () if says(&["KeyMismatch"]) => Some("etcd.cert and etcd.key do not belong together: name a pair"),
+        () if says(&["UnknownIssuer"]) => Some("etcd.ca is not the authority of this member's certificate: name the one that is"),
+        () if says(&["Expired", "NotValidYet"]) => Some("renew the certificate that is out of its time, or set the clock"),
+        () if says(&["NotValidForName"]) => Some("name the endpoint as the member's certificate does"),
+        () if says(&["CertificateRequired", "AccessDenied", "connection closed", "broken pipe"]) && https => {
+            Some("etcd asks for a client certificate: set etcd.cert and etcd.key to a pair that its authority signed")
+        }
+        () if says(&["broken pipe", "connection closed", "HTTP_1_1_REQUIRED", "frame with invalid size"]) => {
+            Some("the member speaks TLS: write the endpoint with https")
+        }
+        () if says(&["certificate", "tls", "handshake"]) => {
+            Some("check etcd.ca, etcd.cert and etcd.key against the member's certificate")
+        }
+        () => None,
+    }
 }
 
 /// Answers that no second attempt changes.
@@ -182,13 +209,12 @@ fn refused(error: &etcd_client::Error) -> Option<&'static Code> {
 
 /// The whole chain of causes: the client's own text ends at "transport error".
 fn explain(error: &etcd_client::Error) -> String {
-    use crate::base::failure::chain;
     match error {
         etcd_client::Error::GRpcStatus(status) => {
             let source = std::error::Error::source(status).map(chain);
             match source {
-                Some(source) if !status.message().contains(&source) => format!("{}: {source}", status.message()),
-                _ => status.message().to_owned(),
+                Some(source) => each_part_once(&format!("{}: {source}", status.message())),
+                None => status.message().to_owned(),
             }
         }
         etcd_client::Error::TransportError(error) => chain(error),
@@ -197,5 +223,26 @@ fn explain(error: &etcd_client::Error) -> String {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::because(&codes::ETCD_TLS, path.display(), &error))
+    std::fs::read(path)
+        .map_err(|error| Failure::because(&codes::ETCD_TLS, path.display(), &error).next("check the path and who may read it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_tls_become_advice_about_the_configuration() {
+        for (cause, https, advice) in [
+            ("keys may not be consistent: KeyMismatch", true, Some("belong together")),
+            ("transport error: invalid peer certificate: UnknownIssuer", true, Some("etcd.ca is not")),
+            ("operation was canceled: connection closed", true, Some("client certificate")),
+            ("transport error: broken pipe", false, Some("https")),
+            ("tcp connect error: Connection refused (os error 111)", true, None),
+        ] {
+            let said = tls_advice(cause, https);
+            assert_eq!(said.is_some(), advice.is_some(), "{cause}");
+            assert!(said.unwrap_or_default().contains(advice.unwrap_or_default()), "{cause}: {said:?}");
+        }
+    }
 }

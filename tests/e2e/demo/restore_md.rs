@@ -1,17 +1,17 @@
 //! P9: a person follows `RESTORE.md` with stock tools and gets a data directory
 //! and an EncryptionConfiguration.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use holdfast::k8s::encryption_config::EncryptionConfig;
 
 use super::image;
-use super::show::{Show, show, snapshots};
+use super::show::{Show, files, show, snapshots};
 
 /// The shell blocks of the page, as one script.
 fn script(page: &str) -> String {
-    let mut script = String::from("set -euo pipefail\n");
+    let mut script = String::new();
     for block in page.split("```sh\n").skip(1) {
         script.push_str(block.split("\n```").next().unwrap());
         script.push('\n');
@@ -65,33 +65,67 @@ fn following_restore_md_gives_a_data_directory_and_the_configuration() {
     }
 }
 
-fn copy_of(snapshot: &Path, show: &Show) -> (tempfile::TempDir, PathBuf, PathBuf) {
+/// A copy of one of the demo's stores.
+fn copy_of(show: &Show, store: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    let store = show.folder.join("stores/snapshots");
-    let target = copy.path().join(snapshot.strip_prefix(&store).unwrap());
-    std::fs::create_dir_all(&target).unwrap();
-    for file in ["etcd.db.zst.age", "RESTORE.md", "manifest.json", "manifest.json.sig"] {
-        std::fs::copy(snapshot.join(file), target.join(file)).unwrap();
+    let root = show.folder.join("stores").join(store);
+    for file in files(&root) {
+        let target = copy.path().join(file.strip_prefix(&root).unwrap());
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::copy(&file, target).unwrap();
     }
-    let root = copy.path().to_owned();
-    (copy, root, target)
+    copy
+}
+
+fn flip_a_byte(file: &Path) {
+    let mut bytes = std::fs::read(file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(file, bytes).unwrap();
 }
 
 #[test]
-fn restore_md_stops_at_an_altered_object_manifest_or_page() {
+fn restore_md_stops_at_an_altered_object_manifest_page_or_key() {
     let show = show();
     let original = &snapshots(show)[0];
     let script = script(&page(original));
-    for file in ["etcd.db.zst.age", "manifest.json", "RESTORE.md"] {
-        let (_copy, root, folder) = copy_of(original, show);
-        let mut bytes = std::fs::read(folder.join(file)).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
-        std::fs::write(folder.join(file), bytes).unwrap();
-        let out = tempfile::tempdir().unwrap();
-        let script = format!("SNAPSHOTS='{}'\n{script}", root.display());
-        let output = follow(show, &folder, &script, &out.path().join("out"));
-        assert!(!output.status.success(), "{file} was altered and nobody noticed");
-        assert!(!out.path().join("out/etcd").exists(), "{file}");
+    let mut altered = 0;
+    for (store, variable) in [("snapshots", "SNAPSHOTS"), ("escrow", "ESCROW")] {
+        let root = show.folder.join("stores").join(store);
+        // What this snapshot's page names: its own folder, and the key it needs.
+        for file in files(&root).iter().filter(|f| f.starts_with(original) || page(original).contains(&stem(f, &root))) {
+            let copy = copy_of(show, store);
+            flip_a_byte(&copy.path().join(file.strip_prefix(&root).unwrap()));
+            let out = tempfile::tempdir().unwrap();
+            let script = format!("{variable}='{}'\n{script}", copy.path().display());
+            let output = follow(show, original, &script, &out.path().join("out"));
+            assert!(!output.status.success(), "{} was altered and nobody noticed", file.display());
+            assert!(!out.path().join("out/etcd").exists(), "{}", file.display());
+            altered += 1;
+        }
     }
+    assert_eq!(altered, 7, "object, page, manifest and its signature; sealed key, record and its signature");
+}
+
+/// A file's path in its store, without its ending.
+fn stem(file: &Path, root: &Path) -> String {
+    let path = file.strip_prefix(root).unwrap().to_str().unwrap();
+    ["json.sig", "json", "age"]
+        .iter()
+        .find_map(|ending| path.strip_suffix(ending))
+        .unwrap_or(path)
+        .trim_end_matches('.')
+        .to_owned()
+}
+
+#[test]
+fn restore_md_names_a_missing_tool_before_it_opens_anything() {
+    let show = show();
+    let snapshot = &snapshots(show)[0];
+    let out = tempfile::tempdir().unwrap();
+    let script = format!("PATH=/usr/bin:/bin\n{}", script(&page(snapshot)));
+    let output = follow(show, snapshot, &script, &out.path().join("out"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("etcdutl is missing"));
+    assert!(!out.path().join("out").exists());
 }

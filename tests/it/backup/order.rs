@@ -85,13 +85,18 @@ async fn a_second_snapshot_does_not_deposit_again_what_a_receipt_covers() {
     bench.known = super::faults::known(&history);
     bench.take().await.unwrap();
     assert_eq!(bench.escrow.operations().len(), first);
+    bench.clock.advance(std::time::Duration::from_secs(25 * 3600));
+    bench.take().await.unwrap();
+    assert_eq!(bench.escrow.operations().len(), 2 * first, "a day later nobody knows whether it is still there");
     bench.config.escrow.recipients = vec![super::bench::RECIPIENTS[0].to_owned()];
     bench.take().await.unwrap();
-    assert_eq!(bench.escrow.operations().len(), 2 * first, "other recipients ask for new deposits");
+    assert_eq!(bench.escrow.operations().len(), 3 * first, "other recipients ask for new deposits");
     bench.config.escrow.recipients = vec![super::bench::RECIPIENTS[1].to_owned()];
+    let history = super::faults::history(&bench).await;
+    bench.known = super::faults::known(&history);
     "elsewhere".clone_into(&mut bench.config.escrow.prefix);
     bench.take().await.unwrap();
-    assert_eq!(bench.escrow.operations().len(), 3 * first, "another prefix asks for new deposits");
+    assert_eq!(bench.escrow.operations().len(), 4 * first, "another prefix asks for new deposits");
 }
 
 #[tokio::test]
