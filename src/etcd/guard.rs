@@ -48,12 +48,6 @@ impl Guard {
         }
     }
 
-    /// Length of the image as the first message announced it.
-    #[must_use]
-    pub fn announced(&self) -> Option<u64> {
-        self.announced
-    }
-
     /// Takes a message and returns the part of it that is image.
     ///
     /// # Errors
