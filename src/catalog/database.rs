@@ -14,7 +14,11 @@ use crate::base::failure::Failure;
 use crate::ledger::{History, StateLock};
 
 /// Forward only: a released migration is never edited, a new one follows it.
-const STEPS: &[M<'static>] = &[M::up(include_str!("../../migrations/0001_init.sql")), M::up(journal::MIGRATION)];
+const STEPS: &[M<'static>] = &[
+    M::up(include_str!("../../migrations/0001_init.sql")),
+    M::up(journal::MIGRATION),
+    M::up(include_str!("../../migrations/0003_losses.sql")),
+];
 const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
 
 /// Writes are single small transactions; whoever waits longer is stuck.

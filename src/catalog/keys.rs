@@ -22,6 +22,8 @@ pub struct KeyRow {
     pub last_deposit: Option<String>,
     /// The last rehearsal that opened it from escrow.
     pub last_opened: Option<String>,
+    /// A rehearsal since then did not get it from escrow, and nothing took that back.
+    pub missing_since: Option<String>,
     /// Hosts whose newest record lists it.
     pub configured_on: BTreeSet<String>,
     /// Snapshots whose live objects need it, the newest first.
@@ -47,9 +49,12 @@ impl Catalog {
         self.add_needs(&mut keys, &mut material)?;
         self.add_hosts(&mut keys)?;
         self.add_receipts(&mut keys)?;
+        let losses = self.losses()?;
         for (identity, row) in &mut keys {
             if let Some(fingerprint) = material.get(identity).or(row.fingerprint.as_ref()) {
-                self.add_escrow(&fingerprint.clone(), row)?;
+                let fingerprint = fingerprint.clone();
+                self.add_escrow(&fingerprint, row)?;
+                row.missing_since = losses.get(&fingerprint).cloned();
             }
         }
         let mut keys: Vec<KeyRow> = keys.into_values().collect();
@@ -132,6 +137,7 @@ fn sighted<'a>(
         deposits: 0,
         last_deposit: None,
         last_opened: None,
+        missing_since: None,
         configured_on: BTreeSet::new(),
         needed_by: Vec::new(),
     });

@@ -7,12 +7,13 @@
 //! Invariants: only records that the ledger verified come in; a fold is one
 //! transaction and the same history folds to the same answers; a snapshot is
 //! listed only with its manifest, and is restorable only with a receipt for
-//! every key that it needs.
+//! every key that it needs, which no rehearsal has refuted since.
 
 mod database;
 mod fold;
 pub mod journal;
 pub mod keys;
+mod losses;
 pub mod proofs;
 mod records;
 mod rows;

@@ -4,6 +4,7 @@ use rusqlite::{Row, params};
 use serde::Serialize;
 
 use super::Catalog;
+use super::losses::Losses;
 use super::proofs::{Attempt, Proven};
 use crate::base::codes;
 use crate::base::exit::Exit;
@@ -46,8 +47,10 @@ pub struct KeyNeeded {
     pub live_objects: u64,
     /// What trial decryption showed when the snapshot was taken.
     pub proof: String,
-    /// The ledger has a receipt for the key's material.
+    /// The ledger has a receipt for the key's material, and no rehearsal has refuted it since.
     pub escrowed: bool,
+    /// Since when a rehearsal of any snapshot has shown the key to be lost.
+    pub missing_since: Option<String>,
 }
 
 /// One snapshot, whole.
@@ -72,7 +75,8 @@ impl Catalog {
     pub fn snapshots(&self) -> Result<Vec<SnapshotRow>, Failure> {
         // One reading transaction: rows of one fold, whoever folds meanwhile.
         let _reading = self.connection.unchecked_transaction().map_err(|e| self.failure(e))?;
-        self.rows(ALL, [], Raw::read)?.into_iter().map(|raw| self.complete(raw)).collect()
+        let losses = self.losses()?;
+        self.rows(ALL, [], Raw::read)?.into_iter().map(|raw| self.complete(raw, &losses)).collect()
     }
 
     /// The newest snapshot, of whatever quality.
@@ -118,10 +122,10 @@ impl Catalog {
         }
     }
 
-    fn complete(&self, raw: Raw) -> Result<SnapshotRow, Failure> {
+    fn complete(&self, raw: Raw, losses: &Losses) -> Result<SnapshotRow, Failure> {
         let quality = [Quality::Good, Quality::Suspect, Quality::Incomplete].into_iter().find(|q| q.as_str() == raw.quality);
         let quality = quality.ok_or_else(|| self.broken(format!("a quality that does not exist: {}", raw.quality)))?;
-        let keys = self.keys_needed(&raw.path)?;
+        let keys = self.keys_needed(&raw.path, losses)?;
         let last_attempt = self.last_attempt(&raw.sha256)?;
         let obstacles = obstacles(quality, &keys, &self.standing_failures(&raw.sha256)?);
         Ok(SnapshotRow {
@@ -142,20 +146,23 @@ impl Catalog {
         })
     }
 
-    fn keys_needed(&self, path: &str) -> Result<Vec<KeyNeeded>, Failure> {
+    fn keys_needed(&self, path: &str, losses: &Losses) -> Result<Vec<KeyNeeded>, Failure> {
         self.rows(
             "SELECT provider, name, fingerprint, live_objects, proof,
-                    EXISTS (SELECT 1 FROM receipt r WHERE r.fingerprint = k.deposit)
+                    EXISTS (SELECT 1 FROM receipt r WHERE r.fingerprint = k.deposit), k.deposit
              FROM snapshot_key k WHERE snapshot = ?1 ORDER BY position",
             params![path],
             |row| {
+                let deposit: Option<String> = row.get(6)?;
+                let missing_since = deposit.and_then(|fingerprint| losses.get(&fingerprint).cloned());
                 Ok(KeyNeeded {
                     provider: row.get(0)?,
                     name: row.get(1)?,
                     fingerprint: row.get(2)?,
                     live_objects: count(row, 3)?,
                     proof: row.get(4)?,
-                    escrowed: row.get(5)?,
+                    escrowed: row.get(5)? && missing_since.is_none(),
+                    missing_since,
                 })
             },
         )
@@ -169,9 +176,15 @@ fn obstacles(quality: Quality, keys: &[KeyNeeded], failures: &[String]) -> Vec<S
         obstacles.push(format!("its quality is {}", quality.as_str()));
     }
     for key in keys.iter().filter(|key| !key.escrowed) {
-        obstacles.push(match &key.fingerprint {
-            Some(fingerprint) => format!("{} key {} ({fingerprint}) is not in escrow", key.provider, key.name),
-            None => format!("no known key opens what {} key {} encrypted", key.provider, key.name),
+        obstacles.push(match (&key.fingerprint, &key.missing_since) {
+            (Some(fingerprint), Some(since)) => {
+                format!(
+                    "{} key {} ({fingerprint}) was not opened from escrow at {since}, and not deposited since",
+                    key.provider, key.name
+                )
+            }
+            (Some(fingerprint), None) => format!("{} key {} ({fingerprint}) is not in escrow", key.provider, key.name),
+            (None, _) => format!("no known key opens what {} key {} encrypted", key.provider, key.name),
         });
     }
     // A rehearsal that could not run says nothing about the snapshot, neither for it nor against.

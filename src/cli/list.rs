@@ -115,10 +115,11 @@ fn keys(rows: &[KeyRow], now: Timestamp) -> comfy_table::Table {
     let mut keys = table(&["KEY", "FINGERPRINT", "ESCROW", "HOSTS", "STILL NEEDED BY"]);
     for row in rows {
         let names: Vec<_> = row.names.iter().map(|name| cell(name)).collect();
-        let escrow = match (&row.last_opened, &row.last_deposit) {
-            (Some(at), _) => format!("opened {}", about(at, now)),
-            (None, Some(_)) => "deposited".into(),
-            (None, None) => "MISSING".into(),
+        let escrow = match (&row.missing_since, &row.last_opened, &row.last_deposit) {
+            (Some(since), ..) => format!("MISSING since {}", about(since, now)),
+            (None, Some(at), _) => format!("opened {}", about(at, now)),
+            (None, None, Some(_)) => "deposited".into(),
+            (None, None, None) => "MISSING".into(),
         };
         keys.add_row([
             format!("{} {}", row.provider, names.join(", ")),

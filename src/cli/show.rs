@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::render;
-use super::table::{ago, align_right, cell, keep_whole, lines, table};
+use super::table::{about, ago, align_right, cell, keep_whole, lines, table};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
@@ -45,7 +45,11 @@ fn as_text(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::
                 key.fingerprint.as_deref().map_or_else(|| "not known".into(), cell),
                 key.live_objects.to_string(),
                 key.proof.clone(),
-                if key.escrowed { "deposited".into() } else { "MISSING".into() },
+                match &key.missing_since {
+                    Some(since) => format!("MISSING since {}", about(since, now)),
+                    None if key.escrowed => "deposited".into(),
+                    None => "MISSING".into(),
+                },
             ]);
         }
         write!(out, "\n{}", lines(&keys))?;

@@ -2,6 +2,7 @@
 
 mod answers;
 mod fold;
+mod losses;
 mod printed;
 
 use holdfast::catalog::Catalog;

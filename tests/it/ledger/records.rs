@@ -7,7 +7,7 @@ use holdfast::base::digest::Sha256;
 use holdfast::base::ids::{Fingerprint, SnapshotId};
 use holdfast::ledger::{Appended, Ledger, Outbox, Place, Stores};
 use holdfast::record::Link;
-use holdfast::record::attestation::{Attestation, ReportRecord};
+use holdfast::record::attestation::{Attestation, Opening, ReportRecord};
 use holdfast::record::host::{EncryptionShape, HostRecord, KeyShape, ProviderShape, RuleShape};
 use holdfast::record::layout::Layout;
 use holdfast::record::manifest::{Cluster, Image, KeyNeed, Manifest, Member, Object, Proof, Quality, RecordRef, Taken};
@@ -166,6 +166,18 @@ pub fn attestation(
     }
 }
 
+pub fn failed(link: Link, about: &Appended, snapshot: &str, clock: &str, failure: &str, opened: &[&str]) -> Attestation {
+    let escrow_record = RecordRef { key: "backup/prod/keys/x.json".into(), sha256: Sha256::of(b"") };
+    Attestation {
+        failure: Some(failure.into()),
+        escrow_opened: opened
+            .iter()
+            .map(|key| Opening { fingerprint: key.parse().unwrap(), escrow_record: escrow_record.clone() })
+            .collect(),
+        ..attestation(link, about, snapshot, clock, None, false)
+    }
+}
+
 pub fn report(link: Link, snapshot: &str, clock: &str) -> ReportRecord {
     let run = id(clock).as_str().parse().unwrap();
     ReportRecord {
@@ -238,9 +250,17 @@ impl Site {
     }
 
     pub fn attestation(&self, about: &Appended, snapshot: &str, clock: &str, reached: Option<Rung>, passed: bool) -> Appended {
-        let path = layout().attestation(&LINEAGE.parse().unwrap(), &id(snapshot), &id(clock).as_str().parse().unwrap());
-        let make = |link| attestation(link, about, snapshot, clock, reached, passed);
-        self.outbox.append(&self.rehearsal_host, make, &[(Place::Ledger, path)]).unwrap()
+        self.attestation_by(&self.rehearsal_host, |link| attestation(link, about, snapshot, clock, reached, passed))
+    }
+
+    /// A rehearsal of `snapshot` at `clock` that failed with `failure` after it opened the keys named.
+    pub fn failed(&self, about: &Appended, snapshot: &str, clock: &str, failure: &str, opened: &[&str]) -> Appended {
+        self.attestation_by(&self.rehearsal_host, |link| failed(link, about, snapshot, clock, failure, opened))
+    }
+
+    pub fn attestation_by(&self, signer: &Signer, make: impl Fn(Link) -> Attestation) -> Appended {
+        let path = make(Link { name: signer.principal().clone(), seq: 0, prev: None }).path;
+        self.outbox.append(signer, make, &[(Place::Ledger, path)]).unwrap()
     }
 
     pub fn report(&self, snapshot: &str, clock: &str) -> Appended {
