@@ -201,9 +201,6 @@ fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<
         None => writeln!(out, "{}", printable(&report.verdict.sentence))?,
         Some((_, failure)) => render::failure(out, &failure.to_failure(), false)?,
     }
-    if let Some(fence) = report.facts.fence.as_ref().filter(|fence| !fence.fenced) {
-        writeln!(out, "  {}", printable(&fence.statement))?;
-    }
     for object in report.facts.decryption.iter().flat_map(|decryption| &decryption.failures) {
         let key = format!("{} key {}", object.provider, object.key_name);
         writeln!(out, "  unreadable: {} ({}): {}", printable(&object.object), printable(&key), printable(&object.cause))?;
