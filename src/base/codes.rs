@@ -58,10 +58,11 @@ codes! {
     BACKUP_ENCRYPTION_CONFIG = "backup.encryption-config.unreadable", CouldNotRun, false, "the EncryptionConfiguration cannot be read", "check backup.encryption_config";
     BACKUP_RESTORE_MD = "backup.restore-md", CouldNotRun, false, "RESTORE.md cannot be written", "report this as a defect of holdfast";
     ESCROW_UNREACHABLE = "escrow.unreachable", Bad, true, "keys could not be deposited before the deadline", "repair the escrow store; the deposit is tried again by the next snapshot";
-    ESCROW_GAP = "escrow.gap", Bad, false, "live objects need a key that escrow does not hold, or that does not open them", "deposit the key named; until then the snapshot does not count as restorable";
-    ESCROW_KEY_MISSING = "escrow.key-missing", Bad, false, "escrow has no record that opens to this key", "deposit the key, or find a custodian who holds it";
+    ESCROW_GAP = "escrow.gap", Bad, false, "live objects need a key that escrow does not hold, or that does not open them", "on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";
+    ESCROW_KEY_MISSING = "escrow.key-missing", Bad, false, "escrow has no record that opens to this key", "on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";
     ESCROW_NOT_OPENED = "escrow.not-opened", Bad, false, "a sealed record does not open with the identity given", "use the escrow identity that belongs to the recipients named";
     IDENTITY_UNREADABLE = "identity.unreadable", CouldNotRun, false, "an age identity cannot be read", "check the identity file and its permissions";
+    IDENTITY_NOT_A_RECIPIENT = "identity.not-a-recipient", CouldNotRun, false, "nothing is sealed to the identity given, so it cannot tell whether it opens", "use the identity file that belongs to one of the recipients named";
     SIGNING_KEY_UNUSABLE = "signing.key-unusable", CouldNotRun, false, "the signing key cannot be used", "make one with ssh-keygen -t ed25519 -N '' and name it in host.signing_key";
     ALLOWED_SIGNERS_INVALID = "signing.allowed-signers", Usage, false, "the list of allowed signers cannot be read or has mistakes", "correct the line named; ssh-keygen(1), ALLOWED SIGNERS, explains the format";
     SIGNING_NOT_ALLOWED = "signing.not-allowed", Usage, false, "records signed by this host would not be believed", "add this host's name and its public key to allowed_signers, on every host";
@@ -92,11 +93,12 @@ codes! {
     TOOL_VERSION = "tool.version", CouldNotRun, false, "a program has a version that does not fit the snapshot", "provide the version named";
     TOOL_FAILED = "tool.failed", CouldNotRun, false, "a program that this step runs failed", "read the lines of its log that are shown";
     SANDBOX_FAILED = "sandbox.failed", CouldNotRun, false, "the scratch environment could not be made", "check that the host allows namespaces, or run without root";
-    REHEARSAL_UNDECRYPTABLE = "rehearsal.undecryptable", Bad, false, "live objects do not open with the keys in escrow", "find the key named and deposit it; until then this snapshot cannot be restored";
+    REHEARSAL_UNDECRYPTABLE = "rehearsal.undecryptable", Bad, false, "live objects do not open with the keys in escrow", "find the key named; on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";
     REHEARSAL_STRUCTURE = "rehearsal.structure", Bad, false, "the stored image is damaged", "rehearse another snapshot; treat this one as lost";
     REHEARSAL_HASH = "rehearsal.hash", Bad, false, "the restored member's contents differ from the manifest", "rehearse another snapshot; check the etcd versions";
     REHEARSAL_COUNT = "rehearsal.count", Bad, false, "the API server returns other objects than the snapshot holds", "read the resources named in the report";
     REHEARSAL_NOT_READY = "rehearsal.not-ready", Bad, false, "a restored component did not become ready", "read the lines of its log that are shown";
+    REHEARSAL_NO_OBJECTS = "rehearsal.no-objects", CouldNotRun, false, "the snapshot holds no object that the API server could return", "check that etcd.endpoints names the etcd of a Kubernetes cluster";
     REHEARSAL_KMS = "rehearsal.kms", CouldNotRun, false, "live objects are encrypted through a KMS that a rehearsal cannot ask", "prove this snapshot where the KMS answers";
     DEMO_DIRECTORY = "demo.directory", Usage, false, "the demo directory must be absent or empty", "choose another HOLDFAST_DEMO_DIR";
     DEMO_UNEXPECTED = "demo.unexpected", Bad, false, "a step of the demo did not end as it should", "read the output above";

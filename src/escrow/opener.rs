@@ -1,7 +1,7 @@
 //! Opening key versions, where an escrow identity is.
 
-use super::seal::Identities;
-use crate::base::codes;
+use super::seal::{Identities, OpenError};
+use crate::base::codes::{self, Code};
 use crate::base::digest::Sha256;
 use crate::base::failure::Failure;
 use crate::base::ids::Fingerprint;
@@ -37,8 +37,9 @@ impl Opener<'_> {
     /// the very key it names.
     ///
     /// # Errors
-    /// `escrow.key-missing` when there is no record, `escrow.not-opened` with
-    /// the reason of each when none opens, or those of the store.
+    /// `escrow.key-missing` when there is no record. When none opens, with the
+    /// reason of each: `identity.not-a-recipient` when no believed record is
+    /// sealed to our identities, `escrow.not-opened` otherwise. Those of the store.
     pub async fn open(&self, fingerprint: &Fingerprint) -> Result<Opened, Failure> {
         let folder = self.layout.escrow_key(fingerprint);
         let prefix = Prefix::below(&parse(&folder)?);
@@ -54,10 +55,11 @@ impl Opener<'_> {
             match self.open_record(fingerprint, record).await {
                 Ok(opened) => return Ok(opened),
                 Err(failure) if failure.is_transient() => return Err(failure),
-                Err(failure) => reasons.push(failure.to_string()),
+                Err(failure) => reasons.push(failure),
             }
         }
-        Err(Failure::new(&codes::ESCROW_NOT_OPENED, fingerprint, some_of(&reasons)))
+        let texts: Vec<_> = reasons.iter().map(Failure::to_string).collect();
+        Err(Failure::new(code_of(&reasons), fingerprint, some_of(&texts)))
     }
 
     async fn open_record(&self, fingerprint: &Fingerprint, path: &Key) -> Result<Opened, Failure> {
@@ -75,12 +77,26 @@ impl Opener<'_> {
         if Sha256::of(&sealed) != record.sealed.sha256 {
             return Err(Failure::new(&codes::STORE_ALTERED, &record.sealed.key, "its digest differs from the signed record"));
         }
-        let document = self.identities.open(&sealed).map_err(|error| refuse(&error.to_string()))?;
+        let document = self.identities.open(&sealed).map_err(|error| match error {
+            OpenError::NoMatchingIdentity if !self.identities.are_among(&record.sealed_to) => {
+                self.identities.not_a_recipient(&record.path, &record.sealed_to)
+            }
+            error => refuse(&error.to_string()),
+        })?;
         let config = EncryptionConfig::parse(document.expose()).map_err(|_| refuse("it holds no key document"))?;
         let key = config.keys().into_iter().find(|key| key.fingerprint() == fingerprint).cloned();
         let key = key.ok_or_else(|| refuse("it holds another key than it names"))?;
         Ok(Opened { key, record: RecordRef { key: record.path, sha256: Sha256::of(&bytes) } })
     }
+}
+
+/// What to call it when no record opened. A record that is ours to open and
+/// does not is a finding. Where there is none such, a believed record that
+/// another identity may open leaves it open; one that is not believed says nothing.
+fn code_of(reasons: &[Failure]) -> &'static Code {
+    let any = |code| reasons.iter().any(|reason| reason.code() == code);
+    let found = any(&codes::ESCROW_NOT_OPENED) || any(&codes::STORE_ALTERED);
+    if !found && any(&codes::IDENTITY_NOT_A_RECIPIENT) { &codes::IDENTITY_NOT_A_RECIPIENT } else { &codes::ESCROW_NOT_OPENED }
 }
 
 /// The first reasons, which are those of the newest records. Whoever can write
@@ -101,6 +117,20 @@ fn parse(path: &str) -> Result<Key, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_identity_that_no_believed_record_names_leaves_it_open() {
+        let of = |codes: &[&'static Code]| {
+            let reasons: Vec<_> = codes.iter().map(|code| Failure::new(code, "record", "cause")).collect();
+            code_of(&reasons).name
+        };
+        let (ours, theirs) = (&codes::ESCROW_NOT_OPENED, &codes::IDENTITY_NOT_A_RECIPIENT);
+        assert_eq!(of(&[theirs, theirs]), theirs.name);
+        assert_eq!(of(&[&codes::RECORD_UNSIGNED, theirs]), theirs.name, "a planted record changes nothing");
+        assert_eq!(of(&[theirs, ours]), ours.name);
+        assert_eq!(of(&[theirs, &codes::STORE_ALTERED]), ours.name);
+        assert_eq!(of(&[&codes::RECORD_UNSIGNED]), ours.name);
+    }
 
     #[test]
     fn thousands_of_planted_records_do_not_fill_a_report() {

@@ -71,7 +71,9 @@ impl Recipients {
 
 /// The secret halves, from a file that `age-keygen` writes.
 pub struct Identities {
-    keys: Vec<Box<dyn age::Identity + Send + Sync>>,
+    keys: Vec<age::x25519::Identity>,
+    /// Their public halves, as records name them.
+    recipients: Vec<String>,
     object: String,
 }
 
@@ -90,12 +92,24 @@ impl Identities {
         let refuse = |cause: &dyn std::fmt::Display| Failure::new(&codes::IDENTITY_UNREADABLE, path.display(), cause);
         let text = Zeroizing::new(std::fs::read(path).map_err(|error| refuse(&error))?);
         refuse_open_permissions(path).map_err(|cause| refuse(&cause))?;
-        let file = age::IdentityFile::from_buffer(text.as_slice()).map_err(|_| refuse(&"it holds no age identity"))?;
-        let keys = file.into_identities().map_err(|_| refuse(&"it holds no native age identity"))?;
-        if keys.is_empty() {
-            return Err(refuse(&"it holds no age identity"));
-        }
-        Ok(Self { keys, object: path.display().to_string() })
+        let keys = parse_identities(&text).map_err(|cause| refuse(&cause))?;
+        let recipients = keys.iter().map(|key| key.to_public().to_string()).collect();
+        Ok(Self { keys, recipients, object: path.display().to_string() })
+    }
+
+    /// Is one of these identities among the recipients that a record names?
+    #[must_use]
+    pub fn are_among(&self, sealed_to: &[String]) -> bool {
+        self.recipients.iter().any(|own| sealed_to.contains(own))
+    }
+
+    /// `identity.not-a-recipient` for `object`: these identities cannot tell
+    /// whether it opens. It names public halves only.
+    #[must_use]
+    pub fn not_a_recipient(&self, object: &str, sealed_to: &[String]) -> Failure {
+        let (theirs, own) = (some_of(sealed_to), some_of(&self.recipients));
+        let cause = format!("it is sealed to {theirs}, and {} holds the identity of {own}", self.object);
+        Failure::new(&codes::IDENTITY_NOT_A_RECIPIENT, object, cause)
     }
 
     /// A reader of what was sealed. It fails at the first altered byte, and at
@@ -104,7 +118,7 @@ impl Identities {
     /// # Errors
     /// [`OpenError`] when no identity fits or the header is altered.
     pub fn reader<R: BufRead>(&self, sealed: R) -> Result<StreamReader<R>, OpenError> {
-        let keys = self.keys.iter().map(|key| key.as_ref() as &dyn age::Identity);
+        let keys = self.keys.iter().map(|key| key as &dyn age::Identity);
         age::Decryptor::new_buffered(sealed).and_then(|decryptor| decryptor.decrypt(keys)).map_err(OpenError::from)
     }
 
@@ -137,6 +151,26 @@ impl From<age::DecryptError> for OpenError {
             age::DecryptError::NoMatchingKeys => Self::NoMatchingIdentity,
             other => Self::Altered(chain(&other)),
         }
+    }
+}
+
+/// Native identities, one a line, between comments and empty lines. The causes
+/// never show a line: whatever it is, it was meant to be secret.
+fn parse_identities(text: &[u8]) -> Result<Vec<age::x25519::Identity>, &'static str> {
+    let text = std::str::from_utf8(text).map_err(|_| "it holds no age identity")?;
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let keys: Vec<_> = lines.map(str::parse).collect::<Result<_, _>>().map_err(|_| "a line of it is no native age identity")?;
+    if keys.is_empty() { Err("it holds no age identity") } else { Ok(keys) }
+}
+
+/// Recipients for a sentence: a record may name hundreds, and a file hold them.
+fn some_of(recipients: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = recipients.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match recipients.len().saturating_sub(SHOWN) {
+        0 if shown.is_empty() => "nobody".to_owned(),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -187,14 +221,44 @@ mod tests {
     }
 
     #[test]
+    fn identities_know_their_own_recipients_and_name_no_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let (recipients, path) = pair(dir.path(), "own");
+        let (others, second) = pair(dir.path(), "second");
+        let secret = std::fs::read_to_string(&path).unwrap();
+        let both = format!("# created: today\n\n{secret}\r\n{}\n", std::fs::read_to_string(&second).unwrap());
+        let identities = Identities::load(&path).unwrap();
+        assert!(identities.are_among(recipients.names()) && !identities.are_among(others.names()));
+        assert!(!identities.are_among(&[]));
+        let failure = identities.not_a_recipient("cluster/x.age", others.names());
+        assert!(failure.cause().contains(&others.names()[0]) && failure.cause().contains(&recipients.names()[0]));
+        assert!(!format!("{failure:?} {identities:?}").contains("SECRET"));
+        std::fs::write(&path, both).unwrap();
+        let identities = Identities::load(&path).unwrap();
+        assert!(identities.are_among(recipients.names()) && identities.are_among(others.names()));
+        assert_eq!(identities.open(&others.seal(b"document").unwrap()).unwrap().expose(), b"document");
+    }
+
+    #[test]
+    fn recipients_without_end_do_not_fill_a_sentence() {
+        let names: Vec<_> = (0..1_000).map(|n| format!("age1{n}")).collect();
+        assert_eq!(some_of(&names), "age10, age11, age12, age13 and 996 more");
+        assert_eq!((some_of(&names[..1]), some_of(&[])), ("age10".to_owned(), "nobody".to_owned()));
+    }
+
+    #[test]
     fn an_identity_file_open_to_others_is_refused_without_showing_it() {
         let dir = tempfile::tempdir().unwrap();
         let (_, path) = pair(dir.path(), "own");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let failure = Identities::load(&path).unwrap_err();
         assert_eq!(failure.code().name, "identity.unreadable");
-        std::fs::write(&path, "AGE-SECRET-KEY-1NONSENSE").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(!format!("{:?}", Identities::load(&path).unwrap_err()).contains("NONSENSE"));
+        for content in ["AGE-SECRET-KEY-1NONSENSE", "NONSENSE\n", "# NONSENSE\n", "", "NONSENSE\u{0}\u{7f}"] {
+            std::fs::write(&path, content).unwrap();
+            let failure = Identities::load(&path).unwrap_err();
+            assert_eq!(failure.code().name, "identity.unreadable");
+            assert!(!format!("{failure:?}").contains("NONSENSE"));
+        }
     }
 }

@@ -161,7 +161,8 @@ async fn fetch(store: &dyn Store, manifest: &Manifest, identities: Arc<Identitie
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING);
     let image_bytes = manifest.image.bytes;
-    let opening = tokio::task::spawn_blocking(move || open_into_memory(Pieces::new(waiting), &identities, image_bytes));
+    let opener = Arc::clone(&identities);
+    let opening = tokio::task::spawn_blocking(move || open_into_memory(Pieces::new(waiting), &opener, image_bytes));
     let mut hasher = Hasher::default();
     // One byte more than expected is enough to know that the object is another.
     while hasher.bytes() <= object.bytes {
@@ -191,10 +192,13 @@ async fn fetch(store: &dyn Store, manifest: &Manifest, identities: Arc<Identitie
     match opened {
         Ok((memory, sha256)) if sha256 == manifest.image.sha256 => map(memory),
         Ok(_) => Err(altered("what it opens to has another digest than the manifest says".to_owned())),
+        Err(Unopened::Identity) if !identities.are_among(&manifest.sealed_to) => {
+            Err(identities.not_a_recipient(&object.key, &manifest.sealed_to))
+        }
         Err(Unopened::Identity) => Err(Failure::new(
             &codes::SNAPSHOT_NOT_OPENED,
             &object.key,
-            format!("it is sealed to {}", manifest.sealed_to.join(", ")),
+            "the manifest names our recipient, and it is sealed to others",
         )),
         Err(Unopened::Damaged(cause)) => Err(altered(cause)),
         Err(Unopened::NoMemory(error)) => Err(Failure::because(&codes::SANDBOX_FAILED, "memory for the image", &error)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::clock::rfc3339;
-use crate::base::codes;
+use crate::base::codes::{self, Code};
 use crate::base::failure::Failure;
 use crate::base::ids::Fingerprint;
 use crate::base::units::count;
@@ -32,6 +32,10 @@ use crate::scan::objects::{LiveObject, ObjectClass, ObjectsRead};
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Objects that a failure names; the report holds as many, and the count of all.
 const NAMED: usize = 10;
+
+/// Why escrow does not give a key, the heaviest first: what is gone is gone
+/// with every identity, and what another identity may open is no finding.
+static REASONS: [&Code; 3] = [&codes::ESCROW_KEY_MISSING, &codes::ESCROW_NOT_OPENED, &codes::IDENTITY_NOT_A_RECIPIENT];
 
 /// Keys that escrow gave, by fingerprint.
 #[derive(Debug, Default)]
@@ -61,12 +65,13 @@ impl Ladder<'_> {
         let manifest = self.manifest()?.clone();
         let mut opened = OpenedKeys::default();
         let mut facts = KeysFacts::default();
-        let mut missing = Vec::new();
+        let (mut missing, mut reasons) = (Vec::new(), Vec::new());
         for need in &manifest.keys {
-            let outcome = self.open_needed(need, &mut opened, &mut facts.openings).await?;
+            let (outcome, reason) = self.open_needed(need, &mut opened, &mut facts.openings).await?;
             if let Some(cause) = &outcome.cause {
                 missing.push(format!("{} {} ({}): {cause}", need.provider, need.name, name_of(need)));
             }
+            reasons.extend(reason);
             facts.keys.push(outcome);
         }
         // The source's own order may name keys that nothing needs yet: without
@@ -83,13 +88,20 @@ impl Ladder<'_> {
             self.keys = Some(opened);
             return Ok(Done { summary, facts });
         }
+        let code = code_of(&reasons);
+        if code == &codes::IDENTITY_NOT_A_RECIPIENT {
+            // What the right identity would open is not known, so no object is called unreadable.
+            let cause = format!("escrow opens to another identity: {}", missing.join("; "));
+            return Err(StepFailure { failure: Failure::new(code, &manifest.id, cause), facts: Box::new(facts) });
+        }
         let read = self.try_objects(&manifest, &opened, None).await?;
         let unreadable = unreadable(&read);
         let first = unreadable.first().map_or_else(String::new, |object| format!(", the first is {}", object.object));
         let objects = count(read.failed, "live object");
-        let cause = format!("escrow lacks {}; {objects} cannot be read{first}", missing.join("; "));
+        let lacks = if code == &codes::ESCROW_NOT_OPENED { "escrow does not open" } else { "escrow lacks" };
+        let cause = format!("{lacks} {}; {objects} cannot be read{first}", missing.join("; "));
         (facts.decryption, facts.data_clock) = (Some(decryption(&read)), data_clock(&read));
-        Err(StepFailure { failure: Failure::new(&codes::ESCROW_KEY_MISSING, &manifest.id, cause), facts: Box::new(facts) })
+        Err(StepFailure { failure: Failure::new(code, &manifest.id, cause), facts: Box::new(facts) })
     }
 
     pub(super) async fn decrypt_objects(&mut self) -> StepResult {
@@ -128,13 +140,13 @@ impl Ladder<'_> {
     }
 
     /// Opens one key of the manifest. A key that escrow does not give is a
-    /// cause in the answer; a store that does not answer is an error.
+    /// cause in the answer, with its code; a store that does not answer is an error.
     async fn open_needed(
         &self,
         need: &KeyNeed,
         opened: &mut OpenedKeys,
         openings: &mut Vec<Opening>,
-    ) -> Result<KeyFacts, Failure> {
+    ) -> Result<(KeyFacts, Option<&'static Code>), Failure> {
         let mut facts = KeyFacts {
             provider: need.provider.clone(),
             name: need.name.clone(),
@@ -148,8 +160,9 @@ impl Ladder<'_> {
         let material = need.material.clone().or_else(|| need.fingerprint.as_ref()?.parse().ok());
         let Some(fingerprint) = material else {
             facts.cause = Some("no key opened its objects when the snapshot was taken".to_owned());
-            return Ok(facts);
+            return Ok((facts, Some(&codes::ESCROW_KEY_MISSING)));
         };
+        let mut reason = None;
         match self.open_one(&fingerprint, opened, openings).await {
             Ok(()) => {
                 facts.opened = true;
@@ -158,12 +171,13 @@ impl Ladder<'_> {
                     .find(|opening| opening.fingerprint == fingerprint)
                     .map(|opening| opening.escrow_record.clone());
             }
-            Err(failure) if [&codes::ESCROW_KEY_MISSING, &codes::ESCROW_NOT_OPENED].contains(&failure.code()) => {
+            Err(failure) if REASONS.contains(&failure.code()) => {
+                reason = Some(failure.code());
                 facts.cause = Some(failure.cause().to_owned());
             }
             Err(failure) => return Err(failure),
         }
-        Ok(facts)
+        Ok((facts, reason))
     }
 
     async fn open_one(
@@ -251,6 +265,11 @@ pub(super) fn needed_key(need: &KeyNeed, keys: &OpenedKeys) -> Option<LocalKey> 
     LocalKey::new(key.provider(), need.name.as_str(), key.secret().clone()).ok()
 }
 
+/// The heaviest reason, which is the reason where all agree.
+fn code_of(reasons: &[&'static Code]) -> &'static Code {
+    REASONS.into_iter().find(|code| reasons.contains(code)).unwrap_or(&codes::ESCROW_KEY_MISSING)
+}
+
 fn name_of(need: &KeyNeed) -> &str {
     need.fingerprint.as_deref().unwrap_or("unknown material")
 }
@@ -336,4 +355,20 @@ fn untried(read: &ObjectsRead) -> Vec<LeftOut> {
 
 async fn on_a_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|e| Failure::because(&codes::REHEARSAL_STRUCTURE, "the image", &e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_escrow_does_not_give_are_called_by_their_common_reason() {
+        let [missing, not_opened, other_identity] = REASONS;
+        for reason in REASONS {
+            assert_eq!(code_of(&[reason, reason]), reason);
+        }
+        assert_eq!(code_of(&[not_opened, missing]), missing);
+        assert_eq!(code_of(&[other_identity, not_opened]), not_opened);
+        assert_eq!(code_of(&[other_identity, missing]), missing);
+    }
 }

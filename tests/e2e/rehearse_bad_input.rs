@@ -159,21 +159,44 @@ async fn a_ledger_that_does_not_answer_delays_the_records_and_changes_no_verdict
 }
 
 #[tokio::test]
-async fn identities_that_do_not_fit_are_told_apart_from_damage() {
+async fn an_identity_that_nothing_is_sealed_to_is_no_verdict_on_the_snapshot() {
     let scene = Scene::new();
     let strange = age::x25519::Identity::generate();
-    let replace = |path: &Option<PathBuf>| {
-        let text = age::secrecy::ExposeSecret::expose_secret(&strange.to_string()).to_owned();
-        fs::write(path.as_ref().unwrap(), text).unwrap();
-    };
-    let kept = fs::read(scene.config.snapshots.identity_file.as_ref().unwrap()).unwrap();
-    replace(&scene.config.snapshots.identity_file);
+    let text = age::secrecy::ExposeSecret::expose_secret(&strange.to_string()).to_owned();
+    let (snapshots, escrow) = (&scene.config.snapshots.identity_file, &scene.config.escrow.identity_file);
+    let (snapshots, escrow) = (snapshots.as_ref().unwrap(), escrow.as_ref().unwrap());
+    let (snapshot_identity, escrow_identity) = (fs::read(snapshots).unwrap(), fs::read(escrow).unwrap());
+    // Another one, or that of the other section.
+    for wrong in [text.as_bytes(), &escrow_identity] {
+        fs::write(snapshots, wrong).unwrap();
+        let rehearsed = open(&scene).await;
+        failed(&scene, &rehearsed, "fetch-image", &codes::IDENTITY_NOT_A_RECIPIENT, Exit::CouldNotRun).await;
+        fs::write(snapshots, &snapshot_identity).unwrap();
+    }
+    for wrong in [text.as_bytes(), &snapshot_identity] {
+        fs::write(escrow, wrong).unwrap();
+        let rehearsed = open(&scene).await;
+        failed(&scene, &rehearsed, "open-keys", &codes::IDENTITY_NOT_A_RECIPIENT, Exit::CouldNotRun).await;
+        let (_, failure) = rehearsed.outcome.failure.unwrap();
+        assert!(failure.cause.contains(&strange.to_public().to_string()) || wrong != text.as_bytes(), "{}", failure.cause);
+        assert!(rehearsed.report.facts.decryption.is_none(), "no object is called unreadable");
+        fs::write(escrow, &escrow_identity).unwrap();
+    }
+    assert_eq!(open(&scene).await.exit(), Exit::Good);
+}
+
+#[tokio::test]
+async fn a_sealed_key_that_was_replaced_is_a_finding() {
+    let scene = Scene::new();
+    let other = age::x25519::Identity::generate().to_public();
+    let sealed = age::encrypt(&other, b"anything").unwrap();
+    let mut keys = files(&scene.store(&scene.config.escrow.store));
+    keys.retain(|path| path.extension().is_some_and(|end| end == "age"));
+    for path in keys {
+        change(&path, |bytes| bytes.clone_from(&sealed));
+    }
     let rehearsed = open(&scene).await;
-    failed(&scene, &rehearsed, "fetch-image", &codes::SNAPSHOT_NOT_OPENED, Exit::Bad).await;
-    fs::write(scene.config.snapshots.identity_file.as_ref().unwrap(), kept).unwrap();
-    replace(&scene.config.escrow.identity_file);
-    let rehearsed = open(&scene).await;
-    failed(&scene, &rehearsed, "open-keys", &codes::ESCROW_KEY_MISSING, Exit::Bad).await;
+    failed(&scene, &rehearsed, "open-keys", &codes::ESCROW_NOT_OPENED, Exit::Bad).await;
 }
 
 #[tokio::test]
@@ -188,7 +211,7 @@ async fn an_escrow_record_that_holds_another_key_is_not_taken_for_it() {
     fs::remove_file(&one).unwrap();
     fs::copy(two, &one).unwrap();
     let rehearsed = open(&scene).await;
-    failed(&scene, &rehearsed, "open-keys", &codes::ESCROW_KEY_MISSING, Exit::Bad).await;
+    failed(&scene, &rehearsed, "open-keys", &codes::ESCROW_NOT_OPENED, Exit::Bad).await;
     let (_, failure) = rehearsed.outcome.failure.unwrap();
     assert!(
         failure.cause.contains(source().key1.as_str()) && !failure.cause.contains(source().key2.as_str()),

@@ -129,7 +129,7 @@ pub fn key_withheld() -> Report {
         code: "escrow.key-missing".into(),
         object: "aescbc key \u{201c}key1\u{201d} hf1-0123456789abcdef0123456789abcdef".into(),
         cause: "escrow holds no record that opens to it; 17 objects of secrets and configmaps cannot be read without it".into(),
-        next: "deposit the key, or find a custodian who holds it".into(),
+        next: "on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it".into(),
     };
     let mut play = Play::new(Rung::Serve);
     play.pass(35);
