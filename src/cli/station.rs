@@ -141,7 +141,7 @@ impl Station {
     pub async fn known(&self) -> Result<Known, Failure> {
         let catalog = self.current_catalog().await?;
         let name = &self.config.host.name;
-        let receipts = catalog.receipts_of(name)?;
+        let receipts = catalog.receipts_standing(name)?;
         Ok(Known { receipts, host: catalog.host_record(name)? })
     }
 }
