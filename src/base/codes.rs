@@ -31,7 +31,7 @@ codes! {
     CONFIG_INVALID = "config.invalid", Usage, false, "the configuration has mistakes; all of them are listed", "correct the lines shown; config.example.toml explains every key";
     CONFIG_UNREADABLE = "config.unreadable", Usage, false, "the configuration file cannot be read", "check the path given by --config and its permissions";
     CONFIG_NOT_SEPARATED = "config.not-separated", Usage, false, "snapshots and keys would share a place, a credential or a recipient", "give the two sections named different places, credentials and recipients";
-    CONFIG_SECTION_MISSING = "config.section-missing", Usage, false, "this command needs a section that the configuration does not have", "add the section named, or run the command on a host that has it";
+    CONFIG_SECTION_MISSING = "config.section-missing", Usage, false, "this command needs a section that the configuration does not have", "add what is named to the configuration, or run the command on a host that has it";
     USAGE = "usage", Usage, false, "the command line is wrong", "see holdfast --help";
     OUTPUT = "output", CouldNotRun, false, "the answer could not be written", "check where the output goes";
     INTERRUPTED = "interrupted", Interrupted, true, "stopped by a signal; nothing half done is visible", "run the command again";
@@ -70,7 +70,7 @@ codes! {
     RECORD_BAD_SIGNATURE = "record.bad-signature", Bad, false, "a record's signature is wrong or its signer is not allowed", "find out who wrote it; check allowed_signers";
     RECORD_MISPLACED = "record.misplaced", Bad, false, "a record lies at another path than it says", "find out who moved it; it is not believed";
     RECORD_INVALID = "record.invalid", Bad, false, "a record cannot be parsed", "check the version of holdfast that wrote it";
-    LEDGER_UNREACHABLE = "ledger.unreachable", CouldNotRun, true, "the ledger did not answer; records wait in the outbox", "repair the ledger; the next command delivers them";
+    LEDGER_UNREACHABLE = "ledger.unreachable", CouldNotRun, true, "the ledger did not answer; records wait in the outbox", "repair the ledger; the next command delivers what waits";
     LEDGER_CHAIN_GAP = "ledger.chain.gap", Bad, false, "records of a signer are missing from the ledger", "find out who removed them; a record that still waits in an outbox closes the gap when it is delivered";
     LEDGER_CHAIN_FORK = "ledger.chain.fork", Bad, false, "a signer has two records with one number", "find out whether its key or its state directory was copied";
     LEDGER_CHAIN_BROKEN = "ledger.chain.broken", Bad, false, "a record is not the one that the signer's next record was written after", "find out who overwrote it; the ledger was changed after the fact";

@@ -20,7 +20,7 @@ pub struct Arguments {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Log more: -v debug, -vv trace.
+    /// Log more: -v info, -vv debug, -vvv trace.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
 

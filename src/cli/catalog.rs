@@ -37,7 +37,7 @@ fn as_text(rebuilt: &Rebuilt, history: &History, findings: &[Finding], out: &mut
         writeln!(out, "the old file could not be used; it was moved to {}", path.display())?;
     }
     if rebuilt.journals_lost {
-        writeln!(out, "journals of runs are local: those of unfinished runs, where there were any, are lost")?;
+        writeln!(out, "journals of runs are local: those of unfinished runs, if any, are lost")?;
     }
     for Finding { object, code, message } in findings {
         writeln!(out, "finding: {}: {} [{}]", cell(object), cell(message), cell(code))?;

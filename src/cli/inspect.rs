@@ -52,7 +52,8 @@ pub fn run(arguments: &Inspect, json: bool, out: &mut dyn Write) -> Result<Exit,
 fn read_config(path: &Path) -> Result<NamedConfig, Failure> {
     let name = path.display().to_string();
     let unusable = |cause: String| Failure::new(&INSPECT_CONFIG, &name, cause);
-    let yaml = read_bounded(path).map_err(|error| unusable(error.to_string()))?;
+    let unread = |error: io::Error| unusable(error.to_string()).next("check the path given by --encryption-config");
+    let yaml = read_bounded(path).map_err(unread)?;
     let config = EncryptionConfig::parse(&yaml).map_err(|mistakes| unusable(mistakes.to_string()))?;
     Ok(NamedConfig { name, config })
 }

@@ -43,12 +43,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version are answers; anything else is a wrong command line.
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Good };
-            let _ = error.print();
-            return exit.into();
-        }
+        Err(error) => return misused(&error).into(),
     };
     if let Err(failure) = crate::telemetry::log::init(arguments.verbose, false) {
         let _ = render::failure(&mut io::stderr(), &failure, arguments.json);
@@ -77,6 +72,31 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Help and version are answers; anything else is a wrong command line.
+fn misused(error: &clap::Error) -> Exit {
+    // The arguments were not understood, so that this one is looked for by hand.
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if !error.use_stderr() || !json {
+        let _ = error.print();
+        return if error.use_stderr() { Exit::Usage } else { Exit::Good };
+    }
+    let text = error.render().to_string();
+    let cause = match error.kind() {
+        // clap shows the whole help here.
+        clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "it names no command".to_owned(),
+        _ => text
+            .trim_start_matches("error: ")
+            .split("\n\n")
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    let _ = render::failure(&mut io::stderr(), &Failure::new(&codes::USAGE, "command line", cause), true);
+    Exit::Usage
+}
+
 async fn run(arguments: Arguments) -> Result<Exit, Failure> {
     let cancel = CancellationToken::new();
     let dispatch = dispatch(arguments, cancel.clone());
@@ -96,7 +116,7 @@ async fn run(arguments: Arguments) -> Result<Exit, Failure> {
 
 async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exit, Failure> {
     let Arguments { config, json, command, .. } = arguments;
-    let out = &mut io::stdout();
+    let out = &mut render::Output(io::stdout());
     let result = match command {
         Command::Inspect(arguments) => unless(&cancel, inspect_apart(arguments, json, out)).await,
         // Cancelled by hand, so that a run journals its end and tears down.
@@ -129,9 +149,9 @@ async fn answer(station: Station, command: Answer, json: bool, out: &mut dyn Wri
     let now = station.clock.now();
     match command {
         Answer::Snapshot(arguments) => snapshot::run(&station, &arguments, json, out).await,
-        Answer::List => list::print(&station.current_catalog().await?, json, out, now),
-        Answer::Show { id } => show::print(&station.current_catalog().await?, &id, json, out, now),
-        Answer::Report(arguments) => report::run(&station.current_catalog().await?, &arguments, json, out),
+        Answer::List => list::print(&station.current_catalog(json).await?, json, out, now),
+        Answer::Show { id } => show::print(&station.current_catalog(json).await?, &id, json, out, now),
+        Answer::Report(arguments) => report::run(&station.current_catalog(json).await?, &arguments, json, out),
         Answer::Catalog { command: CatalogCommand::Rebuild } => {
             let history = station.reader()?.read().await?;
             let rebuilt = Catalog::rebuild(station.state_dir(), &history)?;

@@ -1,12 +1,13 @@
 //! `holdfast rehearse` and `holdfast verify`.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::render::{self, printable};
@@ -81,7 +82,7 @@ pub async fn run(
     cancel: CancellationToken,
 ) -> Result<Exit, Failure> {
     let (signer, outbox, allowed) = (station.signer_of(&SIGNED_HERE)?, station.outbox()?, station.allowed_signers()?);
-    let catalog = station.current_catalog().await?;
+    let catalog = station.current_catalog(json).await?;
     let journal: Arc<dyn Journal> = Arc::new(Catalog::journal(station.state_dir())?);
     let runbook = read_runbook(station.config.rehearsal.runbooks.as_deref())?;
     let places = Places::usual(station.config.rehearsal.tools.as_deref(), |variable| std::env::var_os(variable));
@@ -113,7 +114,7 @@ pub async fn run(
         }
     };
     let page = write_reports(station.state_dir(), &rehearsed)?;
-    warn(station, &rehearsed).await?;
+    warn(station, &rehearsed, json).await?;
     let printed = if json { print_json(out, &rehearsed) } else { print(out, &rehearsed, &page) };
     printed.map_err(render::unprinted)?;
     Ok(rehearsed.exit())
@@ -149,12 +150,16 @@ fn read_runbook(folder: Option<&Path>) -> Result<Runbook, Failure> {
     Runbook::parse(&bytes, ACTIONS).map_err(|mistakes| mistakes.into_failure(path.display()))
 }
 
-/// One line for each step that ended; on standard error, so that JSON stays whole.
+/// One line for each step that ended. With JSON it is for a person who watches,
+/// on standard error: programs get nothing there that is no JSON.
 fn show_event(event: &Event, json: bool) {
+    if json && !io::stderr().is_terminal() {
+        return;
+    }
     let line = match &event.entry {
         Entry::Succeeded { step, summary, .. } => format!("  ok      {step:<24} {}", printable(summary)),
         Entry::Failed { step, failure, .. } => format!("  FAILED  {step:<24} {}", failure.code),
-        Entry::Unknown { step, .. } => format!("  again   {step:<24} it was cut off"),
+        Entry::Unknown { step, .. } => format!("  unknown {step:<24} it was cut off"),
         Entry::Started { .. } | Entry::Interrupted {} | Entry::Finished { .. } => return,
     };
     // A terminal that went away does not stop a rehearsal.
@@ -179,18 +184,20 @@ fn write_reports(state: &Path, rehearsed: &Rehearsed) -> Result<PathBuf, Failure
     Ok(page)
 }
 
-async fn warn(station: &Station, rehearsed: &Rehearsed) -> Result<(), Failure> {
-    let err = &mut io::stderr();
+async fn warn(station: &Station, rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
+    let err = &mut render::Output(io::stderr());
     for leftover in &rehearsed.leftovers {
         let text = format!("removed what a killed run had left: {}", leftover.directory.display());
-        writeln!(err, "note: {text}").map_err(render::unprinted)?;
+        let line = if json { json!({ "note": text }).to_string() } else { format!("note: {text}") };
+        writeln!(err, "{line}").map_err(render::unprinted)?;
     }
     for warning in &rehearsed.warnings {
-        render::warning(err, warning).map_err(render::unprinted)?;
+        render::warning(err, warning, json).map_err(render::unprinted)?;
     }
     // The answer is signed already; the catalog follows when the ledger answers.
-    if let Err(failure) = station.refresh().await {
-        render::warning(err, &failure).map_err(render::unprinted)?;
+    let refreshed = station.refresh().await;
+    if let (Err(failure), true) = (refreshed, rehearsed.warnings.is_empty()) {
+        render::warning(err, &failure, json).map_err(render::unprinted)?;
     }
     Ok(())
 }
@@ -202,8 +209,10 @@ fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<
         Some((_, failure)) => render::failure(out, &failure.to_failure(), false)?,
     }
     for object in report.facts.decryption.iter().flat_map(|decryption| &decryption.failures) {
-        let key = format!("{} key {}", object.provider, object.key_name);
-        writeln!(out, "  unreadable: {} ({}): {}", printable(&object.object), printable(&key), printable(&object.cause))?;
+        // What is not encrypted has no key.
+        let key =
+            if object.provider.is_empty() { String::new() } else { format!(" ({} key {})", object.provider, object.key_name) };
+        writeln!(out, "  unreadable: {}{}: {}", printable(&object.object), printable(&key), printable(&object.cause))?;
     }
     for (what, measured) in [("restored in", report.rto.measured_ms), ("age of the data at the start", report.rpo.measured_ms)] {
         if let Some(ms) = measured {

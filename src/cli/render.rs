@@ -12,34 +12,60 @@ use crate::base::failure::Failure;
 /// # Errors
 /// Those of `out`.
 pub fn failure(out: &mut dyn Write, failure: &Failure, json: bool) -> io::Result<()> {
-    if json {
-        let error = json!({
-            "code": failure.code().name,
-            "object": failure.object(),
-            "cause": failure.cause(),
-            "next": failure.next_action(),
-        });
-        return writeln!(out, "{}", json!({ "error": error }));
-    }
-    print(out, "error", failure)
+    show(out, "error", failure, json)
 }
 
 /// Prints something that went wrong and stopped nothing.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn warning(out: &mut dyn Write, failure: &Failure) -> io::Result<()> {
-    print(out, "warning", failure)
+pub fn warning(out: &mut dyn Write, failure: &Failure, json: bool) -> io::Result<()> {
+    show(out, "warning", failure, json)
 }
 
-fn print(out: &mut dyn Write, word: &str, failure: &Failure) -> io::Result<()> {
+/// The failure as one object for machines.
+#[must_use]
+pub fn object(failure: &Failure) -> serde_json::Value {
+    json!({
+        "code": failure.code().name,
+        "object": failure.object(),
+        "cause": failure.cause(),
+        "next": failure.next_action(),
+    })
+}
+
+fn show(out: &mut dyn Write, word: &str, failure: &Failure, json: bool) -> io::Result<()> {
+    if json {
+        return writeln!(out, "{}", json!({ word: object(failure) }));
+    }
     // Where a message is shown without its object, the cause must stand alone.
     writeln!(out, "{word}: {}: {}", printable(failure.object()), printable(failure.cause()))?;
     writeln!(out, "  code: {}", failure.code().name)?;
     writeln!(out, "  next: {}", printable(failure.next_action()))
 }
 
-/// Output that could not be written: a closed pipe is a reader that has enough.
+/// A stream whose reader may have enough of it: what is written after that is
+/// dropped, and the command goes on to its own exit code.
+#[derive(Debug)]
+pub struct Output<W>(pub W);
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            other => other,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Output that could not be written. A closed pipe is none of these: see [`Output`].
 #[must_use]
 pub fn unprinted(error: io::Error) -> Failure {
     Failure::because(&codes::OUTPUT, "standard output", &error)

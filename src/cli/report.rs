@@ -39,9 +39,11 @@ pub enum Format {
 pub fn run(catalog: &Catalog, arguments: &ReportArgs, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
     let newest = || Ok::<_, Failure>(catalog.reports()?.into_iter().next().map(|row| row.run));
     let wanted = arguments.run.clone().map_or_else(newest, |run| Ok(Some(run)))?;
-    let unknown = |run: &str| Failure::new(&codes::RUN_UNKNOWN, run, "the ledger has no report of it");
-    let wanted = wanted.ok_or_else(|| unknown("latest"))?;
-    let record = catalog.report(&wanted)?.ok_or_else(|| unknown(wanted.as_str()))?;
+    let none =
+        || Failure::new(&codes::RUN_UNKNOWN, "latest", "the ledger has no report yet").next("make one with holdfast rehearse");
+    let wanted = wanted.ok_or_else(none)?;
+    let unknown = || Failure::new(&codes::RUN_UNKNOWN, &wanted, "the ledger has no report of this run");
+    let record = catalog.report(&wanted)?.ok_or_else(unknown)?;
     let format = if json { Format::Json } else { arguments.format };
     let text = render(&record.report, format)?;
     out.write_all(text.as_bytes()).map_err(render::unprinted)?;

@@ -10,7 +10,7 @@ use super::table::{about, ago, align_right, cell, keep_whole, lines, table};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
-use crate::base::units::{human_bytes, human_duration};
+use crate::base::units::{count, human_bytes, human_duration};
 use crate::catalog::{Catalog, SnapshotDetail};
 use crate::record::attestation::Attestation;
 use crate::record::manifest::Severity;
@@ -91,12 +91,14 @@ fn facts(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::Re
         None => "never".into(),
     };
     let member = &taken.member;
+    // etcd's Status does not tell a member's name.
+    let name = if member.name.is_empty() { String::new() } else { format!("{} ", member.name) };
     for (name, value) in [
         ("snapshot", row.id.to_string()),
         ("cluster", format!("{}, lineage {}", manifest.cluster.name, row.lineage)),
         ("taken", format!("{} ({}) by {}", row.taken, ago(&row.taken, now), row.host)),
-        ("member", format!("{} {}, etcd {}", cell(&member.name), cell(&member.id), cell(&member.version))),
-        ("revision", format!("{}, {} live keys", row.revision, row.live_keys)),
+        ("member", format!("{}{}, etcd {}", cell(&name), cell(&member.id), cell(&member.version))),
+        ("revision", format!("{}, {}", row.revision, count(row.live_keys, "live key"))),
         ("image", human_bytes(image.bytes)),
         ("image sha256", image.sha256.to_string()),
         ("object", format!("{} {}", human_bytes(object.bytes), cell(&object.key))),

@@ -28,10 +28,13 @@ const SIGNED_HERE: [&str; 4] = [Manifest::NAMESPACE, Receipt::NAMESPACE, HostRec
 /// # Errors
 /// Those of [`take`]; nothing is visible then.
 pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let etcd =
-        station.config.etcd.as_ref().ok_or_else(|| {
-            Failure::new(&codes::CONFIG_SECTION_MISSING, "[etcd]", "a snapshot needs to know its etcd endpoints")
-        })?;
+    let etcd = station.config.etcd.as_ref().ok_or_else(|| {
+        Failure::new(
+            &codes::CONFIG_SECTION_MISSING,
+            "[etcd]",
+            "the section is missing, and a snapshot is taken from its endpoints",
+        )
+    })?;
     if let Some(list) = station.config.sealed_to_the_example().first() {
         let cause = "it still names a recipient of config.example.toml, and nobody can open what is sealed to it";
         return Err(
@@ -41,7 +44,7 @@ pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out:
     let source = EtcdClient::new(etcd)?;
     let signer = station.signer_of(&SIGNED_HERE)?;
     let outbox = station.outbox()?;
-    let known = station.known().await?;
+    let known = station.known(json).await?;
     let host = BackupHost {
         config: &station.config,
         source: &source,
@@ -57,15 +60,22 @@ pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out:
     };
     let mut taken = take(&host, arguments.degraded.as_deref()).await?;
     // The snapshot exists; a ledger that is down only delays what others see.
-    if let Err(failure) = station.refresh().await {
+    let refreshed = station.refresh().await;
+    if let (Err(failure), false) = (refreshed, taken.warnings.iter().any(|told| told.code() == &codes::LEDGER_UNREACHABLE)) {
         taken.warnings.push(failure);
     }
-    let printed = if json { print_json(out, &taken) } else { print(out, &taken) };
-    printed.map_err(render::unprinted)?;
+    print(&taken, json, out, &mut render::Output(std::io::stderr())).map_err(render::unprinted)?;
     Ok(taken.exit())
 }
 
-fn print(out: &mut dyn Write, taken: &Taken) -> std::io::Result<()> {
+/// Says what was taken; as text, the warnings go to `err`.
+///
+/// # Errors
+/// Those of `out` and `err`.
+pub fn print(taken: &Taken, json: bool, out: &mut dyn Write, err: &mut dyn Write) -> std::io::Result<()> {
+    if json {
+        return print_json(out, taken);
+    }
     let manifest = &taken.manifest;
     writeln!(out, "snapshot {} of {}: {}", manifest.id, manifest.cluster.name, manifest.quality.as_str())?;
     writeln!(
@@ -90,17 +100,13 @@ fn print(out: &mut dyn Write, taken: &Taken) -> std::io::Result<()> {
         )?;
     }
     for warning in &taken.warnings {
-        render::warning(&mut std::io::stderr(), warning)?;
+        render::warning(err, warning, false)?;
     }
     Ok(())
 }
 
 fn print_json(out: &mut dyn Write, taken: &Taken) -> std::io::Result<()> {
-    let warnings: Vec<_> = taken
-        .warnings
-        .iter()
-        .map(|w| json!({ "code": w.code().name, "object": w.object(), "cause": w.cause(), "next": w.next_action() }))
-        .collect();
+    let warnings: Vec<_> = taken.warnings.iter().map(render::object).collect();
     let document = json!({ "manifest": taken.manifest, "manifest_sha256": taken.manifest_sha256, "warnings": warnings });
     writeln!(out, "{document}")
 }

@@ -120,16 +120,19 @@ impl Station {
     }
 
     /// The catalog as the ledger has it now; as it was last seen when the ledger
-    /// does not answer, with a warning.
+    /// does not answer, with a warning in the form that `json` asks for.
     ///
     /// # Errors
     /// `catalog.broken`.
-    pub async fn current_catalog(&self) -> Result<Catalog, Failure> {
+    pub async fn current_catalog(&self, json: bool) -> Result<Catalog, Failure> {
+        // What cannot be opened cannot answer, whatever the ledger says.
+        let catalog = self.catalog()?;
         match self.refresh().await {
             Ok(catalog) => Ok(catalog),
             Err(failure) => {
-                render::warning(&mut std::io::stderr(), &failure).map_err(render::unprinted)?;
-                self.catalog()
+                let failure = failure.next("repair the ledger; until then this host answers by what it last saw of it");
+                render::warning(&mut render::Output(std::io::stderr()), &failure, json).map_err(render::unprinted)?;
+                Ok(catalog)
             }
         }
     }
@@ -138,8 +141,8 @@ impl Station {
     ///
     /// # Errors
     /// `catalog.broken`.
-    pub async fn known(&self) -> Result<Known, Failure> {
-        let catalog = self.current_catalog().await?;
+    pub async fn known(&self, json: bool) -> Result<Known, Failure> {
+        let catalog = self.current_catalog(json).await?;
         let name = &self.config.host.name;
         let receipts = catalog.receipts_standing(name)?;
         Ok(Known { receipts, host: catalog.host_record(name)? })

@@ -334,8 +334,12 @@ fn data_clock(read: &ObjectsRead) -> Option<DataClockFacts> {
 }
 
 fn unreadable(read: &ObjectsRead) -> Vec<UnreadableObject> {
-    let first = read.failures.iter().take(NAMED);
+    // Those that lack a key first: a key can be found, a foreign value cannot be mended.
+    let mut first: Vec<_> = read.failures.iter().collect();
+    first.sort_by_key(|failure| failure.provider.is_empty());
     first
+        .into_iter()
+        .take(NAMED)
         .map(|failure| UnreadableObject {
             object: failure.etcd_key.clone(),
             provider: failure.provider.clone(),
