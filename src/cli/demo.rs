@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::codes;
 use crate::base::entropy::{Entropy, OsEntropy};
@@ -21,7 +23,7 @@ const KEEP: &str = "HOLDFAST_DEMO_KEEP";
 ///
 /// # Errors
 /// Those of [`demo::run`]; no process is left.
-pub async fn run(out: &mut dyn Write) -> Result<Exit, Failure> {
+pub async fn run(out: &mut dyn Write, cancel: CancellationToken) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let entropy = Arc::new(OsEntropy);
     let folder = std::env::var_os(DIRECTORY).filter(|name| !name.is_empty()).map_or_else(
@@ -32,5 +34,5 @@ pub async fn run(out: &mut dyn Write) -> Result<Exit, Failure> {
     let program = std::env::current_exe().map_err(|e| Failure::because(&codes::DEMO_UNEXPECTED, "holdfast", &e))?;
     let keep = std::env::var_os(KEEP).is_some_and(|value| value == "1");
     let places = Places::usual(None, |variable| std::env::var_os(variable));
-    demo::run(&Demo { folder, keep, program, places, clock, entropy }, out).await
+    demo::run(&Demo { folder, keep, program, places, clock, entropy }, out, cancel).await
 }

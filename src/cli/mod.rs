@@ -125,7 +125,7 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
             let arguments = rehearse::Rehearse { id, to: rehearse::RungArgument::Open, resume: None };
             rehearse::run(&Station::open(&config)?, &arguments, json, out, cancel.clone()).await
         }
-        Command::Demo => unless(&cancel, demo::run(out)).await,
+        Command::Demo => demo::run(out, cancel.clone()).await,
         Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, command, json, out)).await,
     };
     let flushed = out.flush();

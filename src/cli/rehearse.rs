@@ -108,6 +108,7 @@ pub async fn run(
             rehearsal::resume(&host, &subject, journal, &request, run).await?
         }
         None => {
+            tell_of_unfinished(journal.as_ref())?;
             let id = catalog.resolve(&arguments.id)?;
             let subject = Subject::find(&catalog, &id, &station.config.host.name)?;
             rehearsal::rehearse(&host, &subject, journal, &request).await?
@@ -131,6 +132,17 @@ pub fn refuse_reported(catalog: &Catalog, run: &RunId) -> Result<(), Failure> {
     }
     let cause = "it has ended, and its report is in the ledger";
     Err(Failure::new(&codes::RUN_JOURNAL, format!("run {run}"), cause).next(format!("read it with holdfast report {run}")))
+}
+
+/// A run that was cut off can be gone on with; nothing else names it.
+fn tell_of_unfinished(journal: &dyn Journal) -> Result<(), Failure> {
+    let newest = journal.runs()?.into_iter().next();
+    for head in rehearsal::rehearse::unfinished(journal)?.into_iter().filter(|head| newest.as_ref() == Some(head)) {
+        let run = &head.run;
+        writeln!(io::stderr(), "note: run {run} was cut off; to go on with it: holdfast rehearse --resume {run}")
+            .map_err(render::unprinted)?;
+    }
+    Ok(())
 }
 
 fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failure> {

@@ -44,7 +44,7 @@ pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out:
     let source = EtcdClient::new(etcd)?;
     let signer = station.signer_of(&SIGNED_HERE)?;
     let outbox = station.outbox()?;
-    let known = station.known(json).await?;
+    let known = station.known().await?;
     let host = BackupHost {
         config: &station.config,
         source: &source,

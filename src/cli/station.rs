@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::render;
 use crate::backup::take::Known;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::codes;
 use crate::base::entropy::{Entropy, OsEntropy};
+use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::catalog::Catalog;
 use crate::config::{self, Config};
@@ -15,6 +17,9 @@ use crate::ledger::{Delivery, Ledger, Outbox, Stores};
 use crate::record::layout::Layout;
 use crate::record::signature::{AllowedSigners, Signer};
 use crate::store::{self, Store};
+
+/// What a snapshot waits for the ledger to tell what was deposited before.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// One host, as its configuration describes it.
 #[derive(Debug)]
@@ -123,26 +128,33 @@ impl Station {
     /// does not answer, with a warning in the form that `json` asks for.
     ///
     /// # Errors
-    /// `catalog.broken`.
+    /// `catalog.broken`; why the ledger gave no answer, where the catalog has
+    /// never seen it or the configuration is to blame.
     pub async fn current_catalog(&self, json: bool) -> Result<Catalog, Failure> {
         // What cannot be opened cannot answer, whatever the ledger says.
         let catalog = self.catalog()?;
-        match self.refresh().await {
-            Ok(catalog) => Ok(catalog),
-            Err(failure) => {
-                let failure = failure.next("repair the ledger; until then this host answers by what it last saw of it");
-                render::warning(&mut render::Output(std::io::stderr()), &failure, json).map_err(render::unprinted)?;
-                Ok(catalog)
-            }
+        let failure = match self.refresh().await {
+            Ok(catalog) => return Ok(catalog),
+            Err(failure) => failure,
+        };
+        if failure.exit() == Exit::Usage || catalog.latest()?.is_none() {
+            return Err(failure);
         }
+        let failure = failure.next("repair the ledger; until then this host answers by what it last saw of it");
+        render::warning(&mut render::Output(std::io::stderr()), &failure, json).map_err(render::unprinted)?;
+        Ok(catalog)
     }
 
     /// What this host deposited and recorded before.
     ///
     /// # Errors
     /// `catalog.broken`.
-    pub async fn known(&self, json: bool) -> Result<Known, Failure> {
-        let catalog = self.current_catalog(json).await?;
+    pub async fn known(&self) -> Result<Known, Failure> {
+        // A ledger that is slow or down delays records, never a snapshot.
+        let catalog = match tokio::time::timeout(LEDGER_PATIENCE, self.refresh()).await {
+            Ok(Ok(catalog)) => catalog,
+            Ok(Err(_)) | Err(_) => self.catalog()?,
+        };
         let name = &self.config.host.name;
         let receipts = catalog.receipts_standing(name)?;
         Ok(Known { receipts, host: catalog.host_record(name)? })

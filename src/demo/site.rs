@@ -29,15 +29,18 @@ impl Site {
     /// # Errors
     /// `demo.directory` when something cannot be written.
     pub fn build(root: &Path, rig: &Rig, tools: &Path, entropy: &dyn Entropy) -> Result<Self, Failure> {
-        let site = Self { root: root.to_owned() };
+        let site = Self::at(root);
         for folder in ["snapshots", "escrow", "ledger"] {
             make_folder(&site.store(folder))?;
         }
         let mut signers = String::new();
-        for host in [CONTROL_PLANE, REHEARSAL] {
+        for (host, kinds) in [
+            (CONTROL_PLANE, "holdfast-manifest,holdfast-receipt,holdfast-host,holdfast-escrow"),
+            (REHEARSAL, "holdfast-attestation,holdfast-report"),
+        ] {
             make_folder(&site.host(host))?;
             make_folder(&site.host(host).join("state"))?;
-            signers.push_str(&site.make_signing_key(host, entropy)?);
+            signers.push_str(&site.make_signing_key(host, kinds, entropy)?);
         }
         write(&site.root.join("allowed_signers"), signers.as_bytes())?;
         let snapshots = site.make_identity("snapshots")?;
@@ -45,6 +48,12 @@ impl Site {
         write(&site.config(CONTROL_PLANE), site.control_plane(rig, &snapshots, &escrow).as_bytes())?;
         write(&site.config(REHEARSAL), site.rehearsal(tools).as_bytes())?;
         Ok(site)
+    }
+
+    /// The site that was built below `root`.
+    #[must_use]
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
     }
 
     /// The configuration file of a host.
@@ -75,8 +84,9 @@ impl Site {
         self.host(REHEARSAL).join(format!("{store}-identity.txt"))
     }
 
-    /// Makes an ed25519 key in OpenSSH form and returns its line for `allowed_signers`.
-    fn make_signing_key(&self, host: &str, entropy: &dyn Entropy) -> Result<String, Failure> {
+    /// Makes an ed25519 key in OpenSSH form and returns its line for
+    /// `allowed_signers`: each host signs its own kinds of record and no others.
+    fn make_signing_key(&self, host: &str, kinds: &str, entropy: &dyn Entropy) -> Result<String, Failure> {
         let path = self.host(host).join("signing.key");
         let failed = |error: ssh_key::Error| Failure::because(&codes::DEMO_DIRECTORY, path.display(), &error);
         let mut seed = Zeroizing::new([0; 32]);
@@ -86,7 +96,7 @@ impl Site {
         let text = key.to_openssh(ssh_key::LineEnding::LF).map_err(failed)?;
         write(&path, text.as_bytes())?;
         let public = key.public_key().to_openssh().map_err(failed)?;
-        Ok(format!("{host} {public}\n"))
+        Ok(format!("{host} namespaces=\"{kinds}\" {public}\n"))
     }
 
     /// Makes an age identity on the rehearsal host and returns its recipient.

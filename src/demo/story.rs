@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::rig::{self, Rig, Tools};
 use super::site::{self, Site};
 use super::workload;
@@ -22,6 +24,9 @@ use crate::sandbox::{Command, Fencing, Places, Process, Sandbox};
 
 /// How often the output of a running command is shown.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What an interrupted step may take to end by itself.
+const INTERRUPTION_LIMIT: Duration = Duration::from_secs(30);
 
 /// Where and how the demo runs.
 #[derive(Debug)]
@@ -41,25 +46,36 @@ pub struct Demo {
 ///
 /// # Errors
 /// `demo.unexpected` when a command did not end as it should: then the folder
-/// stays as it is for whoever looks into it. No process is left either way,
-/// and of an interrupted demo only the reports.
-pub async fn run(demo: &Demo, out: &mut dyn Write) -> Result<Exit, Failure> {
+/// stays as it is for whoever looks into it. `interrupted` when `cancel` says
+/// so: then only the reports stay. No process is left either way.
+pub async fn run(demo: &Demo, out: &mut dyn Write, cancel: CancellationToken) -> Result<Exit, Failure> {
     let tools = Tools::find(&demo.places).await?;
     prepare(&demo.folder)?;
     // Declared first, so that it is dropped after all that runs has ended.
     let mut litter = Litter { folder: &demo.folder, keep: demo.keep };
-    let mut tale = Tale { out, commands: None, demo };
+    let mut tale = Tale { out, commands: None, demo, cancel: cancel.clone() };
     tale.say(&format!("holdfast demo: everything lies in {}", demo.folder.display()))?;
     let mut rig = Rig::start(&demo.folder.join("production"), tools.clone(), demo.clock.now()).await?;
     tale.commands = Some(Sandbox::up(&demo.folder.join("commands"), "demo", Fencing::Never).await?);
-    let told = tale.tell(&mut rig, &tools).await;
+    let told = {
+        let telling = tale.tell(&mut rig, &tools);
+        tokio::pin!(telling);
+        tokio::select! {
+            told = &mut telling => told,
+            // A command that runs tears down what it made before it ends.
+            () = cancel.cancelled() => {
+                tokio::time::timeout(INTERRUPTION_LIMIT, &mut telling).await.unwrap_or_else(|_| Err(interrupted()))
+            }
+        }
+    };
     if let Some(commands) = tale.commands.take() {
         commands.down().await?;
     }
     rig.stop().await?;
-    if told.is_err() {
+    tale.collect_reports()?;
+    if let Err(failure) = &told {
         // Whoever looks for the reason finds everything where it was.
-        litter.keep = true;
+        litter.keep |= failure.code() != &codes::INTERRUPTED;
     }
     told?;
     tale.end()?;
@@ -108,6 +124,7 @@ struct Tale<'a> {
     out: &'a mut dyn Write,
     commands: Option<Sandbox>,
     demo: &'a Demo,
+    cancel: CancellationToken,
 }
 
 /// The keys of the story, and where key1 lies in escrow.
@@ -148,8 +165,7 @@ impl Tale<'_> {
         let failed = self.expect(&site, site::REHEARSAL, &["rehearse", &newer, "--to", "serve"], Exit::Bad).await;
         withheld.put_back()?;
         failed?;
-        self.expect(&site, site::REHEARSAL, &["list"], Exit::Good).await?;
-        self.collect_reports(&site)
+        self.expect(&site, site::REHEARSAL, &["list"], Exit::Good).await
     }
 
     fn make_key(&self, name: &str) -> Result<LocalKey, Failure> {
@@ -177,7 +193,14 @@ impl Tale<'_> {
         let config = site.config(host).display().to_string();
         let command = Command::new("holdfast", &self.demo.program).args(["--config", &config]).args(arguments.iter().copied());
         let mut process = commands.start(command).await?;
-        let code = self.follow(&mut process).await?;
+        let cancel = self.cancel.clone();
+        let code = tokio::select! {
+            code = self.follow(&mut process) => code?,
+            () = cancel.cancelled() => {
+                process.stop().await?;
+                return Err(interrupted());
+            }
+        };
         self.say(&format!("(exit code {})", code.map_or("none".to_owned(), |code| code.to_string())))?;
         if code == Some(exit as i32) {
             return Ok(());
@@ -211,10 +234,11 @@ impl Tale<'_> {
         ids.try_into().map_err(|ids: Vec<_>| unexpected("snapshots", &format!("expected two, found {}", ids.len())))
     }
 
-    fn collect_reports(&mut self, site: &Site) -> Result<(), Failure> {
-        let (from, to) = (site.host(site::REHEARSAL).join("state").join("reports"), self.demo.folder.join("reports"));
-        let entries = fs::read_dir(&from).map_err(|e| Failure::because(&codes::DEMO_DIRECTORY, from.display(), &e))?;
-        for entry in entries.flatten() {
+    /// Copies the reports of the rehearsal host, as many as there are.
+    fn collect_reports(&mut self) -> Result<(), Failure> {
+        let from = Site::at(&self.demo.folder).host(site::REHEARSAL).join("state").join("reports");
+        let to = self.demo.folder.join("reports");
+        for entry in fs::read_dir(&from).into_iter().flatten().flatten() {
             fs::copy(entry.path(), to.join(entry.file_name()))
                 .map_err(|e| Failure::because(&codes::DEMO_DIRECTORY, to.display(), &e))?;
         }
@@ -279,6 +303,10 @@ impl Withheld {
 fn folders(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(path).map_err(|e| Failure::because(&codes::DEMO_UNEXPECTED, path.display(), &e))?;
     Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
+}
+
+fn interrupted() -> Failure {
+    Failure::new(&codes::INTERRUPTED, "holdfast demo", "interrupted")
 }
 
 fn unexpected(object: &str, cause: &str) -> Failure {

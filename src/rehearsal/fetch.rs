@@ -88,6 +88,7 @@ impl Ladder<'_> {
         if (&manifest.id, &manifest.cluster.lineage) != (&subject.id, &subject.lineage) {
             return Err(Failure::new(&codes::RECORD_MISPLACED, &path, "it names another snapshot than its place").into());
         }
+        check_page(store, &layout.snapshot_restore_md(&subject.lineage, &subject.id), &manifest).await?;
         let facts = SnapshotFacts::of(&manifest, RecordRef { key: path, sha256 });
         let summary = format!("signed by {}, quality {}", facts.signer, facts.quality);
         self.manifest = Some(manifest);
@@ -115,6 +116,18 @@ impl Ladder<'_> {
         self.image = Some(image);
         Ok(Done { summary, facts: Facts { image: Some(facts), deviations, ..Facts::default() } })
     }
+}
+
+/// A person who follows `RESTORE.md` runs what it says: it must be the page
+/// that was signed for.
+async fn check_page(store: &dyn Store, path: &str, manifest: &Manifest) -> Result<(), Failure> {
+    let key: Key = path.parse().map_err(|e| Failure::because(&codes::RECORD_INVALID, path, &e))?;
+    let page = read_record(store, &key, canonical::MAX_BYTES).await?;
+    if Sha256::of(&page) == manifest.restore_md_sha256 {
+        return Ok(());
+    }
+    Err(Failure::new(&codes::SNAPSHOT_ALTERED, path, "its digest differs from the signed manifest")
+        .next("do not follow this page; find out who replaced it"))
 }
 
 async fn read_record(store: &dyn Store, key: &Key, limit: u64) -> Result<Vec<u8>, Failure> {

@@ -163,7 +163,8 @@ async fn drive(
     let mut warnings = Vec::new();
     let delivery = host.outbox.deliver(host.stores).await?;
     if let Some(why) = delivery.blocked(Place::Ledger) {
-        warnings.push(Failure::new(&codes::LEDGER_UNREACHABLE, why.object(), why.cause()));
+        let later = why.is_transient();
+        warnings.push(if later { Failure::new(&codes::LEDGER_UNREACHABLE, why.object(), why.cause()) } else { why.clone() });
     }
     Ok(Rehearsed { run: head.run, outcome, report, leftovers, warnings })
 }

@@ -51,7 +51,7 @@ fn nothing_is_left(folder: &Path) {
 fn an_interrupted_demo_ends_with_130_and_leaves_no_process_and_no_key() {
     let keep = tempfile::tempdir().unwrap();
     let folder = keep.path().join("demo");
-    let child = demo_up_to("rehearsal-1$ holdfast rehearse", &folder);
+    let child = demo_up_to("ok      build-encryption-config", &folder);
     assert_eq!(end(child, Signal::INT), Some(130));
     nothing_is_left(&folder);
     assert!(super::files(keep.path()).iter().all(|file| file.starts_with(folder.join("reports"))), "keys must not stay");
