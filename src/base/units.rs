@@ -54,10 +54,16 @@ pub fn human_duration(duration: Duration) -> String {
     }
 }
 
-/// `1 object`, `2 objects`: counts that read as sentences.
+/// `1 object`, `2 keys`, `3 processes`, `4 entries`: counts that read as sentences.
 #[must_use]
 pub fn count(n: u64, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+    let stem = noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'i', 'o', 'u']));
+    match (n, stem) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{n} {stem}ies"),
+        (_, None) if noun.ends_with('s') => format!("{n} {noun}es"),
+        (_, None) => format!("{n} {noun}s"),
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +84,19 @@ mod tests {
             ("99999999999 TiB", None),
         ] {
             assert_eq!(parse_bytes(text), bytes, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn counts_read_as_sentences() {
+        for (n, noun, text) in [
+            (0, "object", "0 objects"),
+            (1, "process", "1 process"),
+            (2, "process", "2 processes"),
+            (2, "key", "2 keys"),
+            (2, "raft entry", "2 raft entries"),
+        ] {
+            assert_eq!(count(n, noun), text);
         }
     }
 

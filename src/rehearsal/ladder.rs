@@ -8,6 +8,7 @@ use crate::base::clock::Clock;
 use crate::base::codes;
 use crate::base::entropy::Entropy;
 use crate::base::failure::Failure;
+use crate::base::units::count;
 use crate::config::{Config, FencePolicy};
 use crate::escrow::seal::Identities;
 use crate::ledger::{Outbox, Stores};
@@ -124,7 +125,7 @@ impl<'a> Ladder<'a> {
         let facts = crate::rehearsal::boot::tear_down(serving, scratch).await?;
         let summary = match (facts.processes_ended, facts.directories_removed) {
             (0, 0) => "nothing was running".to_owned(),
-            (processes, _) => format!("{processes} processes ended, the scratch directory is gone"),
+            (processes, _) => format!("{} ended, the scratch directory is gone", count(processes, "process")),
         };
         Ok(Done { summary, facts: Facts { tear_down: Some(facts), ..Facts::default() } })
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::base::codes;
 use crate::base::failure::Failure;
+use crate::base::ids::SnapshotId;
 use crate::base::units::{count, human_duration};
 use crate::rehearsal::apiserver::{self, ApiPki, ApiServer, ApiSetup, KUBE_APISERVER};
 use crate::rehearsal::boot::version;
@@ -113,30 +114,78 @@ impl Ladder<'_> {
         let server = self.serving.apiserver.as_ref().ok_or_else(|| not_yet("start-apiserver"))?;
         let index = self.index.as_ref().ok_or_else(|| not_yet("decrypt-objects"))?;
         let read = reading::read_everything(&server.client, index, manifest.image.revision).await;
-        let Reading { facts, mut left_out, bad, undecryptable } = match read {
+        let mut reading = match read {
             Ok(reading) => reading,
             Err(failure) => return Err(server.with_causes(failure).into()),
         };
-        left_out.extend(self.other.iter().map(|(prefix, live)| LeftOut {
+        reading.left_out.extend(self.other.iter().map(|(prefix, live)| LeftOut {
             what: format!("keys below {prefix}"),
             objects: Some(*live),
             why: "they have no REST endpoint: proven by rungs open and boot".to_owned(),
         }));
-        let objects: u64 = facts.resources.iter().filter_map(|resource| resource.api).sum();
-        let listed = facts.resources.iter().filter(|resource| resource.api.is_some()).count() as u64;
-        let summary = format!(
-            "{} of {} equal to the snapshot, {} decrypted by the API server",
-            count(objects, "object"),
-            count(listed, "resource"),
-            facts.encrypted_read
-        );
-        let facts = Facts { read: Some(facts), left_out, ..Facts::default() };
-        if bad.is_empty() {
-            return Ok(Done { summary, facts });
-        }
+        judge(&manifest.id, reading)
+    }
+}
+
+/// Equal to the snapshot, different, or nothing to tell by.
+fn judge(snapshot: &SnapshotId, reading: Reading) -> StepResult {
+    let Reading { facts, left_out, bad, undecryptable } = reading;
+    let objects: u64 = facts.resources.iter().filter_map(|resource| resource.api).sum();
+    let listed = facts.resources.iter().filter(|resource| resource.api.is_some()).count() as u64;
+    let (objects_read, of) = (count(objects, "object"), count(listed, "resource"));
+    let summary = format!("{objects_read} of {of} equal to the snapshot, {} decrypted by the API server", facts.encrypted_read);
+    let failure = if !bad.is_empty() {
         let code = if undecryptable { &codes::REHEARSAL_UNDECRYPTABLE } else { &codes::REHEARSAL_COUNT };
         let named = bad.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join("; ");
-        let cause = format!("{} differ: {named}", count(bad.len() as u64, "resource"));
-        Err(StepFailure { failure: Failure::new(code, &manifest.id, cause), facts: Box::new(facts) })
+        Some(Failure::new(code, snapshot, format!("{} differ: {named}", count(bad.len() as u64, "resource"))))
+    } else if objects == 0 {
+        // Nothing differs where nothing is: that proves no restore.
+        Some(Failure::new(&codes::REHEARSAL_NO_OBJECTS, snapshot, "it holds no object that the API server could return"))
+    } else {
+        None
+    };
+    let facts = Facts { read: Some(facts), left_out, ..Facts::default() };
+    match failure {
+        None => Ok(Done { summary, facts }),
+        Some(failure) => Err(StepFailure { failure, facts: Box::new(facts) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runbook::facts::{ReadFacts, ResourceRead};
+
+    fn judged(resources: &[(&str, Option<u64>)], bad: &[&str]) -> Result<String, &'static str> {
+        let read = |(resource, api): &(&str, Option<u64>)| ResourceRead {
+            group: String::new(),
+            resource: (*resource).to_owned(),
+            snapshot: api.unwrap_or(1),
+            api: *api,
+            note: None,
+        };
+        let facts = ReadFacts { revision: 7, resources: resources.iter().map(read).collect(), encrypted_read: 0 };
+        let bad = bad.iter().map(|what| (*what).to_owned()).collect();
+        let id = "20260101T000000Z-00000000".parse().unwrap();
+        let result = judge(&id, Reading { facts, bad, ..Reading::default() });
+        result.map(|done| done.summary).map_err(|failed| {
+            assert!(failed.facts.read.is_some(), "the report shows what was read all the same");
+            failed.failure.code().name
+        })
+    }
+
+    #[test]
+    fn objects_that_are_equal_pass_and_those_that_differ_do_not() {
+        let summary = judged(&[("pods", Some(2)), ("secrets", Some(1)), ("widgets", None)], &[]).unwrap();
+        assert_eq!(summary, "3 objects of 2 resources equal to the snapshot, 0 decrypted by the API server");
+        assert_eq!(judged(&[("pods", Some(2))], &["pods: 1 is gone"]), Err("rehearsal.count"));
+        assert_eq!(judged(&[("pods", Some(0))], &["pods: 1 is gone"]), Err("rehearsal.count"));
+    }
+
+    #[test]
+    fn a_snapshot_without_objects_is_not_called_equal() {
+        assert_eq!(judged(&[], &[]), Err("rehearsal.no-objects"));
+        assert_eq!(judged(&[("widgets", None)], &[]), Err("rehearsal.no-objects"), "all of it was left out");
+        assert_eq!(codes::REHEARSAL_NO_OBJECTS.exit, crate::base::exit::Exit::CouldNotRun);
     }
 }

@@ -200,7 +200,7 @@ impl Report {
         };
         let rto = timing::rto(runbook, head.until, &phases, &timing);
         let rpo = timing::rpo(runbook, head.started, facts.data_clock.as_ref());
-        let verdict = verdict::of(&identity, head.until, &outcome, finished, &rto, &facts, runbook);
+        let verdict = verdict::of(&identity, head.until, &outcome, finished, &phases, &facts, runbook);
         Self {
             schema: SCHEMA,
             verdict,

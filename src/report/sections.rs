@@ -311,9 +311,8 @@ fn fence(report: &Report) -> Option<Section> {
         section.pair("etcd cluster id", Cell::code(&etcd.cluster_id).note(format!("the source's is {}", snapshot.lineage)));
     }
     if let Some(done) = &report.facts.tear_down {
-        let plural = |n: u64, one: &str, many: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {many}") };
-        let ended = plural(done.processes_ended, "process", "processes");
-        let removed = plural(done.directories_removed, "directory", "directories");
+        let ended = count(done.processes_ended, "process");
+        let removed = count(done.directories_removed, "directory");
         section.pair("Tear-down", Cell::plain(format!("{ended} ended, {removed} removed")));
     }
     (!section.rows.is_empty()).then_some(section)

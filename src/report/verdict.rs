@@ -1,6 +1,6 @@
 //! One sentence that a manager can read alone, and the exit code that goes with it.
 
-use super::model::{Identity, Measure, ReportResult, Verdict};
+use super::model::{Identity, Phase, ReportResult, Verdict};
 use super::timing::human;
 use crate::base::exit::Exit;
 use crate::base::units::count;
@@ -15,7 +15,7 @@ pub fn of(
     asked: Rung,
     outcome: &Outcome,
     finished: bool,
-    rto: &Measure,
+    phases: &[Phase],
     facts: &Facts,
     runbook: &Runbook,
 ) -> Verdict {
@@ -29,7 +29,7 @@ pub fn of(
     };
     let subject = format!("snapshot {} of cluster {}", identity.snapshot, identity.cluster);
     let sentence = match result {
-        ReportResult::Passed => passed(&subject, asked, rto, facts),
+        ReportResult::Passed => passed(&subject, asked, phases, facts),
         ReportResult::Failed | ReportResult::CouldNotTell if outcome.reached == Some(asked) => {
             format!("{} reached rung {asked}, but the run did not end cleanly: {}.", capital(&subject), failure(outcome, runbook))
         }
@@ -47,8 +47,8 @@ pub fn of(
     Verdict { result, sentence, asked, reached: outcome.reached, exit: exit as u8 }
 }
 
-fn passed(subject: &str, asked: Rung, rto: &Measure, facts: &Facts) -> String {
-    let time = rto.measured_ms.map(|ms| format!(" in {}", human(ms))).unwrap_or_default();
+fn passed(subject: &str, asked: Rung, phases: &[Phase], facts: &Facts) -> String {
+    let time = phases.last().and_then(|phase| phase.until_ms).map(|ms| format!(" in {}", human(ms))).unwrap_or_default();
     let mut proof = Vec::new();
     if let Some(decryption) = &facts.decryption {
         proof.push(format!("{} decrypted with keys from escrow alone", count(decryption.opened, "encrypted object")));

@@ -45,18 +45,17 @@ impl Scratch {
     /// # Errors
     /// `sandbox.failed`; nothing is left behind.
     pub fn create(root: &Path, name: &str) -> Result<Self, Failure> {
-        let failed = |path: &Path, e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, path.display(), e);
         let owner = ProcessIdentity::own()
             .ok_or_else(|| Failure::new(&codes::SANDBOX_FAILED, "/proc", "does not tell this process's start time"))?;
-        private_directory(root, true).map_err(|e| failed(root, &e))?;
-        let root = fs::canonicalize(root).map_err(|e| failed(root, &e))?;
+        private_directory(root, true).map_err(|e| unusable(root, &e))?;
+        let root = fs::canonicalize(root).map_err(|e| unusable(root, &e))?;
         let scratch = Self { path: root.join(format!("{MARK}{name}-{owner}")), owner };
-        private_directory(&scratch.path, false).map_err(|e| failed(&scratch.path, &e))?;
+        private_directory(&scratch.path, false).map_err(|e| unusable(&scratch.path, &e))?;
         for below in ["logs", "private", "tmp"] {
             let path = scratch.path.join(below);
             private_directory(&path, false).map_err(|e| {
                 let _ = fs::remove_dir_all(&scratch.path);
-                failed(&path, &e)
+                unusable(&path, &e)
             })?;
         }
         Ok(scratch)
@@ -138,7 +137,7 @@ pub fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
 }
 
 fn sweep_directories(root: &Path) -> Result<Vec<Leftover>, Failure> {
-    let failed = |e: io::Error| Failure::because(&codes::SANDBOX_FAILED, root.display(), &e);
+    let failed = |e: io::Error| unusable(root, &e);
     let root = match fs::canonicalize(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         path => path.map_err(failed)?,
@@ -214,6 +213,12 @@ fn end_recorded(directory: &Path) -> Result<Vec<String>, Failure> {
     Ok(ended)
 }
 
+/// The scratch root, or what is made in it, refuses: no matter of namespaces.
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::because(&codes::SANDBOX_FAILED, path.display(), error)
+        .next("check that rehearsal.scratch_dir is a directory that this user can write to, with free space")
+}
+
 fn private_directory(path: &Path, parents: bool) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(parents).create(path)
 }
@@ -280,6 +285,26 @@ mod tests {
         scratch.create_shared_memory().unwrap();
         scratch.create_shared_memory().unwrap();
         scratch.remove().unwrap();
+    }
+
+    #[test]
+    fn a_root_that_cannot_hold_a_run_is_named_with_its_setting() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        fs::write(&file, "x").unwrap();
+        let below = file.join("below");
+        let failures = [
+            Scratch::create(&file, "run").unwrap_err(),
+            Scratch::create(&below, "run").unwrap_err(),
+            sweep_directories(&file).unwrap_err(),
+            sweep_directories(&below).unwrap_err(),
+        ];
+        for failure in failures {
+            assert_eq!(failure.code(), &codes::SANDBOX_FAILED);
+            assert!(failure.object().starts_with(file.to_str().unwrap()), "{failure:?}");
+            assert!(failure.next_action().contains("rehearsal.scratch_dir"), "{failure:?}");
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"x", "it is left alone");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::sample;
 fn golden_markdown() {
     insta::assert_snapshot!("passed.md", markdown::render(&sample::passed()));
     insta::assert_snapshot!("key_withheld.md", markdown::render(&sample::key_withheld()));
+    insta::assert_snapshot!("undecryptable.md", markdown::render(&sample::undecryptable()));
     insta::assert_snapshot!("killed_and_gone_on.md", markdown::render(&sample::killed_and_gone_on()));
 }
 
@@ -20,7 +21,7 @@ fn golden_json() {
 
 #[test]
 fn a_stored_report_is_read_back_the_same() {
-    for report in [sample::passed(), sample::key_withheld(), sample::killed_and_gone_on()] {
+    for report in [sample::passed(), sample::key_withheld(), sample::undecryptable(), sample::killed_and_gone_on()] {
         assert_eq!(json::read(&json::value(&report).unwrap()).unwrap(), report);
     }
     assert_eq!(json::read(&serde_json::json!({"schema": 1})).unwrap_err().code().name, "record.invalid");
@@ -28,14 +29,42 @@ fn a_stored_report_is_read_back_the_same() {
 
 #[test]
 fn the_page_stands_alone_and_runs_nothing() {
-    for report in [sample::passed(), sample::key_withheld(), sample::killed_and_gone_on()] {
+    for report in [sample::passed(), sample::key_withheld(), sample::undecryptable(), sample::killed_and_gone_on()] {
         let page = html::render(&report).unwrap();
         for forbidden in ["<script", "javascript:", " onload", " src=", "href=", "url(", "@import", "<link"] {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
-        assert!(page.contains(&report.verdict.sentence.replace('&', "&amp;")));
+        assert!(page.replace("&#x2f;", "/").contains(&report.verdict.sentence.replace('&', "&amp;")));
         assert!(page.contains("default-src 'none'"));
     }
+}
+
+#[test]
+fn objects_that_cannot_be_read_are_counted_and_named_and_else_there_is_no_such_section() {
+    const TITLE: &str = "Objects that cannot be read";
+    let mut report = sample::undecryptable();
+    for page in [markdown::render(&report), html::render(&report).unwrap().replace("&#x2f;", "/")] {
+        let at = page.find(TITLE).unwrap();
+        let section = &page[at..];
+        assert!(section.contains("3 objects did not open; the first 2 are shown."), "{section}");
+        assert!(section.contains("/registry/secrets/default/db"));
+        assert!(section.contains("aescbc \u{201c}key0\u{201d}"));
+        assert!(section.contains("no key of this name is known"));
+    }
+    report.facts.decryption.as_mut().unwrap().opened = 29;
+    assert!(markdown::render(&report).contains("2 objects did not open.\n"), "all are shown");
+    for other in [sample::passed(), sample::key_withheld()] {
+        assert!(!markdown::render(&other).contains(TITLE) && !html::render(&other).unwrap().contains(TITLE));
+    }
+}
+
+/// A narrow window scrolls a table rather than squeezing a column to letters.
+#[test]
+fn tables_keep_a_width_that_can_be_read_in_a_narrow_window() {
+    let page = html::render(&sample::passed()).unwrap();
+    let narrow = page.lines().find(|line| line.starts_with("@media (max-width: 760px)")).unwrap();
+    assert!(narrow.contains("section { overflow-x: auto; }"), "{narrow}");
+    assert!(narrow.contains("table { min-width: ") && narrow.contains(".steps { min-width: "), "{narrow}");
 }
 
 /// Every text that comes from a snapshot, a store or a failure, made hostile.

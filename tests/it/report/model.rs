@@ -112,7 +112,11 @@ fn a_run_to_a_lower_rung_is_not_held_against_the_objective() {
     play.play(None, None);
     let report = play.report();
     assert_eq!((report.verdict.result, report.verdict.reached), (ReportResult::Passed, Some(Rung::Open)));
-    assert_eq!((report.rto.measured_ms.is_some(), report.rto.met), (true, None));
+    assert_eq!((report.rto.measured_ms, report.rto.met), (None, None));
+    assert_eq!(report.rto.how, "not measured: a restore is measured at rung serve only");
+    assert!(report.phases[0].until_ms.is_some() && report.verdict.sentence.contains(" to rung open in "), "its time is told");
+    let page = holdfast::report::markdown::render(&report);
+    assert!(page.contains("| RTO, measured | **not measured** | objective 30 min: not shown |"), "{page}");
     assert_eq!(report.steps.iter().find(|step| step.id == "start-etcd").unwrap().result, StepResult::NotAsked);
     assert!(report.not_covered.iter().any(|left_out| left_out.what == "rung serve"));
 }

@@ -137,6 +137,32 @@ pub fn key_withheld() -> Report {
     play.report()
 }
 
+/// Both keys came out of escrow, and some objects open with neither.
+pub fn undecryptable() -> Report {
+    let unreadable = |object: &str, key: &str, cause: &str| UnreadableObject {
+        object: object.into(),
+        provider: "aescbc".into(),
+        key_name: key.into(),
+        cause: cause.into(),
+    };
+    let failures = vec![
+        unreadable("/registry/secrets/default/db", "key1", "the padding is wrong under every key of this name"),
+        unreadable("/registry/secrets/default/a|b<c>", "key0", "no key of this name is known"),
+    ];
+    let cause = "3 live objects cannot be read: /registry/secrets/default/db (aescbc key1: the padding is wrong)";
+    let failure = FailureText {
+        code: "rehearsal.undecryptable".into(),
+        object: "20261201T120003Z-89abcdef".into(),
+        cause: cause.into(),
+        next: "find the key named".into(),
+    };
+    let decryption = DecryptionFacts { encrypted: 31, opened: 28, plaintext: 125, failures };
+    let mut play = Play::new(Rung::Serve);
+    play.pass(35);
+    play.play(None, Some(("decrypt-objects", failure, Facts { decryption: Some(decryption), ..decryption_facts() })));
+    play.report()
+}
+
 pub fn killed_and_gone_on() -> Report {
     let mut play = Play::new(Rung::Serve);
     play.play(Some("start-apiserver"), None);
