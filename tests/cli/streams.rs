@@ -35,8 +35,10 @@ fn a_reader_that_has_enough_changes_no_exit_code() {
 #[test]
 fn messages_that_nobody_reads_change_no_exit_code() {
     let site = Site::with_snapshots();
+    // Seen once, so that the catalog can answer when the ledger does not.
+    assert!(site.command(REHEARSER, &["list"]).output().unwrap().status.success());
     std::fs::rename(site.path("ledger"), site.path("away")).unwrap();
-    for (arguments, exit) in [(vec!["list"], 0), (vec!["show", "latest"], 2), (vec!["lst"], 3)] {
+    for (arguments, exit) in [(vec!["list"], 0), (vec!["show", "1999"], 2), (vec!["lst"], 3)] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = site.command(REHEARSER, &arguments).stderr(writer).output().unwrap();

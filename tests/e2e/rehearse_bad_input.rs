@@ -76,6 +76,13 @@ async fn an_object_that_differs_from_its_manifest_is_altered_whatever_the_differ
 }
 
 #[tokio::test]
+async fn a_restore_page_that_was_replaced_is_altered() {
+    let scene = Scene::new();
+    change(&stored(&scene, "RESTORE.md"), |page| page.extend_from_slice(b"one more step\n"));
+    failed(&scene, &open(&scene).await, "fetch-manifest", &codes::SNAPSHOT_ALTERED, Exit::Bad).await;
+}
+
+#[tokio::test]
 async fn an_object_that_is_gone_is_altered() {
     let scene = Scene::new();
     fs::remove_file(stored(&scene, "etcd.db.zst.age")).unwrap();
