@@ -1,7 +1,7 @@
 //! From facts to the manifest and `RESTORE.md`. Pure.
 
 use super::BackupHost;
-use super::configuration::ReadConfig;
+use super::configuration::Readings;
 use super::restore_md::{Page, PageKey, PageKms};
 use super::take::Draft;
 use crate::base::clock::rfc3339;
@@ -33,7 +33,7 @@ pub struct Facts<'a> {
     pub image: &'a StreamedImage,
     pub object: &'a Stored,
     pub receipts: &'a [Receipt],
-    pub config: Option<&'a ReadConfig>,
+    pub readings: &'a Readings,
 }
 
 /// The documents of a snapshot, still without their place in the chain.
@@ -60,13 +60,14 @@ pub fn assemble(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>) -> Resu
     let (gaps, warnings) = gaps(&keys);
     problems.extend(gaps);
     problems.extend(unlocked(&facts.captured.memory));
+    problems.extend(facts.readings.failure.as_ref().map(unread));
     let mut manifest = Manifest {
         schema: SCHEMA,
         path: draft.snapshots.snapshot_manifest(&draft.lineage, &draft.id),
         signer: Link { name: host.signer.principal().clone(), seq: 0, prev: None },
         id: draft.id.clone(),
         cluster: Cluster { name: host.config.cluster.clone(), lineage: draft.lineage.clone() },
-        quality: quality(&keys, &problems),
+        quality: quality(&keys, &problems, facts.readings.failure.is_some()),
         taken: taken(host, draft, facts, etcd),
         image: image(facts, etcd),
         object: object(facts.object),
@@ -84,8 +85,8 @@ pub fn assemble(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>) -> Resu
 }
 
 /// `incomplete` outweighs `suspect`: without its keys the content does not matter.
-fn quality(keys: &[KeyNeed], problems: &[Problem]) -> Quality {
-    let complete = keys.iter().all(|key| key.proof == Proof::Opened && key.escrow_record.is_some());
+fn quality(keys: &[KeyNeed], problems: &[Problem], unread: bool) -> Quality {
+    let complete = !unread && keys.iter().all(|key| key.proof == Proof::Opened && key.escrow_record.is_some());
     let doubted = ["member-lagging", "member-leaderless", "alarm-corrupt", "revision-moved", "undecryptable", "unknown-body"];
     if !complete {
         Quality::Incomplete
@@ -156,6 +157,16 @@ fn doubts(facts: &Facts<'_>, etcd: &EtcdFacts) -> Vec<Problem> {
     problems
 }
 
+/// Without the configuration nobody can say that all its keys are in escrow.
+fn unread(failure: &Failure) -> Problem {
+    Problem {
+        code: "encryption-config-unreadable".to_owned(),
+        severity: Severity::Error,
+        message: format!("the EncryptionConfiguration could not be read: {}", failure.cause()),
+        count: 1,
+    }
+}
+
 fn unlocked(memory: &MemoryLock) -> Option<Problem> {
     match memory {
         MemoryLock::Unlocked { active_swap } if !active_swap.is_empty() => Some(Problem {
@@ -218,7 +229,7 @@ fn object(stored: &Stored) -> Object {
 }
 
 fn page(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>, etcd: &EtcdFacts, manifest: &Manifest) -> Page {
-    let shape = facts.config.map(|read| shape::of(&read.named.config, read.sha256));
+    let shape = facts.readings.newest().map(|read| shape::of(&read.named.config, read.sha256));
     let storage = etcd.storage_version.clone();
     let minor = storage.as_deref().and_then(|version| version.rsplit_once('.')).map(|(minor, _)| minor.to_owned());
     Page {
@@ -245,6 +256,7 @@ fn page(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>, etcd: &EtcdFact
         sealed_to: manifest.sealed_to.clone(),
         keys: shape.as_ref().map(|shape| page_keys(facts, shape, manifest)).unwrap_or_default(),
         kms_keys: manifest.keys.iter().filter(|key| key.provider.starts_with("kms")).map(page_kms).collect(),
+        configuration_unread: facts.readings.failure.is_some(),
         configuration: shape.as_ref().map(shape::placeholder_document).unwrap_or_default(),
         shape_host: host.config.host.name.to_string(),
         prefix: facts.captured.inspection.prefix.clone().unwrap_or_else(|| "/registry".to_owned()),
@@ -254,7 +266,7 @@ fn page(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>, etcd: &EtcdFact
 }
 
 fn page_keys(facts: &Facts<'_>, shape: &crate::record::host::EncryptionShape, manifest: &Manifest) -> Vec<PageKey> {
-    let configured = facts.config.map(|read| read.named.config.keys()).unwrap_or_default();
+    let configured = facts.readings.newest().map(|read| read.named.config.keys()).unwrap_or_default();
     let page_key = |fingerprint: &crate::base::ids::Fingerprint| {
         let key = configured.iter().find(|key| key.fingerprint() == fingerprint)?;
         let receipt = facts.receipts.iter().find(|receipt| receipt.fingerprint == *fingerprint);

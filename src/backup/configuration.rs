@@ -31,6 +31,33 @@ pub fn read(path: Option<&Path>) -> Result<Option<ReadConfig>, Failure> {
     Ok(Some(ReadConfig { named, sha256: Sha256::of(&bytes) }))
 }
 
+/// What was read before and after the image streamed.
+#[derive(Debug, Clone, Default)]
+pub struct Readings {
+    /// In the order of reading; `None` where there is no encryption at rest, or
+    /// the file could not be read.
+    pub configs: Vec<Option<ReadConfig>>,
+    /// Why a reading failed. The image is kept all the same: it may be the last
+    /// one, and the keys may be found.
+    pub failure: Option<Failure>,
+}
+
+impl Readings {
+    /// Reads once more.
+    pub fn add(&mut self, path: Option<&Path>) {
+        match read(path) {
+            Ok(config) => self.configs.push(config),
+            Err(failure) => self.failure = Some(failure),
+        }
+    }
+
+    /// The newest that could be read.
+    #[must_use]
+    pub fn newest(&self) -> Option<&ReadConfig> {
+        self.configs.last().and_then(Option::as_ref)
+    }
+}
+
 /// The configurations to try keys from: one where the file did not change
 /// while the image streamed, both where it did.
 #[must_use]

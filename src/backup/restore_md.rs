@@ -36,6 +36,8 @@ pub struct Page {
     pub sealed_to: Vec<String>,
     pub keys: Vec<PageKey>,
     pub kms_keys: Vec<PageKms>,
+    /// The configuration could not be read when the snapshot was taken.
+    pub configuration_unread: bool,
     /// The EncryptionConfiguration with placeholders for secrets.
     pub configuration: String,
     pub shape_host: String,

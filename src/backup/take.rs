@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::assemble::{Assembled, Facts, assemble};
-use super::configuration::{self, ReadConfig};
+use super::configuration::{self, ReadConfig, Readings};
 use super::pipeline::{self, Pipeline};
 use crate::base::clock::Clock;
 use crate::base::codes;
@@ -91,13 +91,18 @@ impl Taken {
 pub async fn take(host: &BackupHost<'_>, degraded: Option<&str>) -> Result<Taken, Failure> {
     let mut warnings = Vec::new();
     let started = host.clock.now();
-    let before = configuration::read(host.config.backup.encryption_config.as_deref())?;
+    let mut readings = Readings::default();
+    readings.add(host.config.backup.encryption_config.as_deref());
     let choice = choose_member(host, degraded.is_some(), &mut warnings).await?;
     let draft = Draft::new(host, started, &choice);
-    let streamed = stream_and_store(host, &draft, &choice, &before, degraded).await?;
+    let streamed = stream_and_store(host, &draft, &choice, readings, degraded).await?;
     let after = status_of(host, &choice.member.endpoint).await;
-    let receipts = deposit(host, &streamed.configs, &mut warnings).await;
-    append_host_record(host, streamed.configs.last().and_then(Option::as_ref))?;
+    let receipts = deposit(host, &streamed.readings.configs, &mut warnings).await;
+    match &streamed.readings.failure {
+        None => append_host_record(host, streamed.readings.newest())?,
+        // What could not be read is not recorded as something else.
+        Some(failure) => warnings.push(failure.clone()),
+    }
     let facts = Facts {
         choice: &choice,
         after: after.as_ref(),
@@ -106,7 +111,7 @@ pub async fn take(host: &BackupHost<'_>, degraded: Option<&str>) -> Result<Taken
         image: &streamed.image,
         object: &streamed.object,
         receipts: &receipts,
-        config: streamed.configs.last().and_then(Option::as_ref),
+        readings: &streamed.readings,
     };
     let assembled = assemble(host, &draft, &facts)?;
     warnings.extend(assembled.warnings.iter().cloned());
@@ -139,8 +144,7 @@ struct Streamed {
     image: StreamedImage,
     captured: Captured,
     object: Stored,
-    /// As read before and after the stream.
-    configs: Vec<Option<ReadConfig>>,
+    readings: Readings,
 }
 
 async fn choose_member(host: &BackupHost<'_>, degraded: bool, warnings: &mut Vec<Failure>) -> Result<Choice, Failure> {
@@ -172,7 +176,7 @@ async fn stream_and_store(
     host: &BackupHost<'_>,
     draft: &Draft,
     choice: &Choice,
-    before: &Option<ReadConfig>,
+    readings: Readings,
     degraded: Option<&str>,
 ) -> Result<Streamed, Failure> {
     let endpoint = &choice.member.endpoint;
@@ -184,10 +188,10 @@ async fn stream_and_store(
     let options = PutOptions { expected_bytes: Some(choice.member.db_bytes) };
     // Moved in, so that a put that fails drops the body and thereby ends the stream.
     let storing = async move { host.snapshots.put(&key, body.as_mut(), &options).await };
-    let both = futures::future::join(drain(host, endpoint, stream, pipeline, before), storing);
+    let both = futures::future::join(drain(host, endpoint, stream, pipeline, readings), storing);
     let limit = total_timeout(host) * 2;
     match tokio::time::timeout(limit, both).await {
-        Ok((Ok((image, captured, configs)), Ok(object))) => Ok(Streamed { image, captured, object, configs }),
+        Ok((Ok((image, captured, readings)), Ok(object))) => Ok(Streamed { image, captured, object, readings }),
         // The put failed only because the stream did.
         Ok((Err(failure), Err(error))) if error.kind == ErrorKind::Body => Err(failure),
         Ok((_, Err(error))) => Err(error.into()),
@@ -199,24 +203,22 @@ async fn stream_and_store(
     }
 }
 
-type Drained = (StreamedImage, Captured, Vec<Option<ReadConfig>>);
+type Drained = (StreamedImage, Captured, Readings);
 
 async fn drain(
     host: &BackupHost<'_>,
     endpoint: &str,
     stream: Box<dyn MessageStream>,
     mut pipeline: Pipeline,
-    before: &Option<ReadConfig>,
+    mut readings: Readings,
 ) -> Result<Drained, Failure> {
     let stall = host.config.etcd.as_ref().map_or(STALL_TIMEOUT, |etcd| etcd.stall_timeout);
     let total = total_timeout(host);
     let pulling = pull(endpoint, stream, &mut pipeline, stall);
     let image = tokio::time::timeout(total, pulling).await.map_err(|_| stalled(endpoint, "took longer than", total))??;
-    let after = configuration::read(host.config.backup.encryption_config.as_deref())?;
-    let configs = vec![before.clone(), after];
-    let named = configuration::distinct(&configs);
-    let captured = pipeline.finish(image.sha256, named).await?;
-    Ok((image, captured, configs))
+    readings.add(host.config.backup.encryption_config.as_deref());
+    let captured = pipeline.finish(image.sha256, configuration::distinct(&readings.configs)).await?;
+    Ok((image, captured, readings))
 }
 
 fn total_timeout(host: &BackupHost<'_>) -> Duration {

@@ -6,6 +6,7 @@ use holdfast::base::failure::Failure;
 use holdfast::etcd::scripted::{ScriptedSource, Turn};
 use holdfast::etcd::{MemberStatus, Message};
 use holdfast::record::manifest::Quality;
+use holdfast::store::read_small;
 
 use super::bench::{Bench, Keys, healthy, image, member, scripted};
 
@@ -100,10 +101,15 @@ async fn a_member_with_a_corrupt_alarm_gives_a_doubtful_snapshot_and_a_healthy_o
 }
 
 #[tokio::test]
-async fn an_unreadable_encryption_configuration_stops_the_take_before_it_begins() {
+async fn an_encryption_configuration_that_cannot_be_read_leaves_the_snapshot_incomplete_and_keeps_the_image() {
     let bench = Bench::new(Keys::All);
     std::fs::write(bench.config.backup.encryption_config.as_ref().unwrap(), "kind: Nonsense").unwrap();
-    let failure = bench.take_from(&healthy()).await.unwrap_err();
-    assert_eq!(failure.code().name, "backup.encryption-config.unreadable");
-    assert_eq!(Bench::names(&bench.snapshots).await, Vec::<String>::new());
+    let taken = bench.take_from(&healthy()).await.unwrap();
+    assert_eq!((taken.manifest.quality, taken.exit()), (Quality::Incomplete, Exit::Bad));
+    assert!(taken.manifest.problems.iter().any(|problem| problem.code == "encryption-config-unreadable"));
+    assert!(taken.warnings.iter().any(|warning| warning.code().name == "backup.encryption-config.unreadable"));
+    assert!(bench.shows_a_snapshot().await);
+    let page = taken.manifest.object.key.replace("etcd.db.zst.age", "RESTORE.md").parse().unwrap();
+    let page = read_small(bench.snapshots.as_ref(), &page, 1 << 20).await.unwrap();
+    assert!(String::from_utf8_lossy(&page).contains("could not be read when this snapshot was taken"));
 }
