@@ -60,7 +60,7 @@ codes! {
     ESCROW_UNREACHABLE = "escrow.unreachable", Bad, true, "keys could not be deposited before the deadline", "repair the escrow store; the deposit is tried again by the next snapshot";
     ESCROW_GAP = "escrow.gap", Bad, false, "live objects need a key that escrow does not hold, or that does not open them", "on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";
     ESCROW_KEY_MISSING = "escrow.key-missing", Bad, false, "escrow has no record that opens to this key", "on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";
-    ESCROW_NOT_OPENED = "escrow.not-opened", Bad, false, "a sealed record does not open with the identity given", "use the escrow identity that belongs to the recipients named";
+    ESCROW_NOT_OPENED = "escrow.not-opened", Bad, false, "no sealed record of the key opens to it with the identity given", "on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";
     IDENTITY_UNREADABLE = "identity.unreadable", CouldNotRun, false, "an age identity cannot be read", "check the identity file and its permissions";
     IDENTITY_NOT_A_RECIPIENT = "identity.not-a-recipient", CouldNotRun, false, "nothing is sealed to the identity given, so it cannot tell whether it opens", "use the identity file that belongs to one of the recipients named";
     SIGNING_KEY_UNUSABLE = "signing.key-unusable", CouldNotRun, false, "the signing key cannot be used", "make one with ssh-keygen -t ed25519 -N '' and name it in host.signing_key";
@@ -80,7 +80,7 @@ codes! {
     SNAPSHOT_AMBIGUOUS = "snapshot.ambiguous", Usage, false, "more than one snapshot has an id that starts so", "give more of the id";
     SNAPSHOT_NONE = "snapshot.none", CouldNotRun, false, "there is no snapshot yet", "take one with holdfast snapshot";
     SNAPSHOT_ALTERED = "snapshot.altered", Bad, false, "the stored object differs from its signed manifest", "treat the object as lost; rehearse another snapshot";
-    SNAPSHOT_NOT_OPENED = "snapshot.not-opened", Bad, false, "the stored object does not open with the snapshot identity given", "use the snapshot identity that belongs to the recipients named";
+    SNAPSHOT_NOT_OPENED = "snapshot.not-opened", Bad, false, "the stored object does not open with an identity that its manifest names", "treat the object as lost; rehearse another snapshot";
     INSPECT_UNREADABLE = "inspect.unreadable", CouldNotRun, false, "the file cannot be read", "check the path and its permissions";
     INSPECT_CONFIG = "inspect.encryption-config", Usage, false, "an EncryptionConfiguration given has mistakes", "correct the file named";
     RUNBOOK_INVALID = "runbook.invalid", Usage, false, "a runbook has mistakes; all of them are listed", "correct the lines shown";

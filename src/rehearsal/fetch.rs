@@ -205,17 +205,19 @@ async fn fetch(store: &dyn Store, manifest: &Manifest, identities: Arc<Identitie
     match opened {
         Ok((memory, sha256)) if sha256 == manifest.image.sha256 => map(memory),
         Ok(_) => Err(altered("what it opens to has another digest than the manifest says".to_owned())),
-        Err(Unopened::Identity) if !identities.are_among(&manifest.sealed_to) => {
-            Err(identities.not_a_recipient(&object.key, &manifest.sealed_to))
-        }
-        Err(Unopened::Identity) => Err(Failure::new(
-            &codes::SNAPSHOT_NOT_OPENED,
-            &object.key,
-            "the manifest names our recipient, and it is sealed to others",
-        )),
+        Err(Unopened::Identity) => Err(not_for(&identities, &object.key, &manifest.sealed_to)),
         Err(Unopened::Damaged(cause)) => Err(altered(cause)),
         Err(Unopened::NoMemory(error)) => Err(Failure::because(&codes::SANDBOX_FAILED, "memory for the image", &error)),
     }
+}
+
+/// The object is whole and opens to none of `identities`: a finding only where
+/// the signed manifest says that it would.
+fn not_for(identities: &Identities, object: &str, sealed_to: &[String]) -> Failure {
+    if identities.are_among(sealed_to) {
+        return Failure::new(&codes::SNAPSHOT_NOT_OPENED, object, "the manifest names our recipient, and it is sealed to others");
+    }
+    identities.not_a_recipient(object, sealed_to)
 }
 
 enum Unopened {
@@ -291,5 +293,26 @@ impl Read for Pieces {
         let read = buffer.len().min(self.current.len());
         self.current.copy_to_slice(&mut buffer[..read]);
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use age::secrecy::ExposeSecret;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    #[test]
+    fn an_object_that_does_not_open_is_a_finding_only_where_we_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, other) = (age::x25519::Identity::generate(), age::x25519::Identity::generate());
+        let path = dir.path().join("identity");
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+        file.write_all(own.to_string().expose_secret().as_bytes()).unwrap();
+        let identities = Identities::load(&path).unwrap();
+        let (own, other) = (own.to_public().to_string(), other.to_public().to_string());
+        let named = not_for(&identities, "object", &[other.clone(), own]);
+        assert_eq!(named.code(), &codes::SNAPSHOT_NOT_OPENED);
+        assert_eq!(not_for(&identities, "object", &[other]).code(), &codes::IDENTITY_NOT_A_RECIPIENT);
     }
 }
