@@ -85,7 +85,8 @@ codes! {
     INSPECT_CONFIG = "inspect.encryption-config", Usage, false, "an EncryptionConfiguration given has mistakes", "correct the file named";
     RUNBOOK_INVALID = "runbook.invalid", Usage, false, "a runbook has mistakes; all of them are listed", "correct the lines shown";
     RUNBOOK_UNKNOWN = "runbook.unknown", Usage, false, "no runbook has this id", "check the id and the runbooks directory";
-    RUN_UNKNOWN = "run.unknown", CouldNotRun, false, "no run has this id", "holdfast show ID lists the rehearsals of a snapshot";
+    RUN_UNKNOWN = "run.unknown", CouldNotRun, false, "no run has this id", "holdfast show ID lists the runs of a snapshot";
+    RUN_AMBIGUOUS = "run.ambiguous", Usage, false, "more than one run has an id that starts so", "give more of the id";
     RUN_JOURNAL = "run.journal", CouldNotRun, false, "the journal refuses an illegal transition", "run holdfast catalog rebuild and start a new run";
     RUN_STEP_TIMEOUT = "run.step-timeout", CouldNotRun, true, "a step of the run did not end in its time", "look at what the step waits for, or raise its timeout in the runbook";
     REPORT_TEMPLATE = "report.template", CouldNotRun, false, "the report cannot be rendered as HTML", "render it as Markdown or JSON, and report the mistake";

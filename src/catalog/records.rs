@@ -5,6 +5,8 @@ use serde::Serialize;
 
 use super::Catalog;
 use super::fold::integer;
+use super::snapshots::starts;
+use crate::base::codes;
 use crate::base::failure::Failure;
 use crate::base::ids::{Fingerprint, Principal, RunId, SnapshotId};
 use crate::record::attestation::ReportRecord;
@@ -85,6 +87,31 @@ impl Catalog {
                 Ok(ReportRow { run: self.typed(&run)?, snapshot: self.typed(&snapshot)?, written, path })
             })
             .collect()
+    }
+
+    /// The run that a person means, of those with a report: `latest`, an id, or
+    /// the start of an id or of its random tail, where only one run has it.
+    pub fn resolve_run(&self, text: &str) -> Result<RunId, Failure> {
+        let mut runs = self.reports()?.into_iter().map(|row| row.run);
+        if text == "latest" {
+            return match runs.next() {
+                Some(newest) => Ok(newest),
+                None if self.findings()?.is_empty() => {
+                    Err(Failure::new(&codes::RUN_UNKNOWN, text, "the ledger has no report yet")
+                        .next("make one with holdfast rehearse"))
+                }
+                None => Err(self.not_found(&codes::RUN_UNKNOWN, text, "the ledger has no report yet")?),
+            };
+        }
+        let mut meant: Vec<_> = runs.filter(|run| starts(run.as_str(), text)).collect();
+        match meant.as_slice() {
+            [] => Err(self.not_found(&codes::RUN_UNKNOWN, text, "the ledger has no report of this run")?),
+            [_] => Ok(meant.remove(0)),
+            [first, second, ..] => {
+                let cause = format!("{} runs start so, {first} and {second} among them", meant.len());
+                Err(Failure::new(&codes::RUN_AMBIGUOUS, text, cause))
+            }
+        }
     }
 
     pub fn report(&self, run: &RunId) -> Result<Option<ReportRecord>, Failure> {

@@ -35,6 +35,8 @@ pub struct SnapshotRow {
     /// The highest rung reached, and when last.
     pub proven: Option<Proven>,
     pub last_attempt: Option<Attempt>,
+    /// The newest rehearsal that judged the data: one that could not run says nothing of it.
+    pub last_judged: Option<Attempt>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -103,16 +105,14 @@ impl Catalog {
     pub fn resolve(&self, text: &str) -> Result<SnapshotId, Failure> {
         let ids: Vec<SnapshotId> = self.snapshots()?.into_iter().map(|row| row.id).collect();
         if text == "latest" {
-            let none = || Failure::new(&codes::SNAPSHOT_NONE, text, "the ledger has no snapshot");
-            return ids.into_iter().next().ok_or_else(none);
+            return match ids.into_iter().next() {
+                Some(newest) => Ok(newest),
+                None => Err(self.not_found(&codes::SNAPSHOT_NONE, text, "the ledger has no snapshot")?),
+            };
         }
-        let starts = |id: &SnapshotId| {
-            let tail = id.as_str().split_once('-').map_or("", |(_, tail)| tail);
-            !text.is_empty() && (id.as_str().starts_with(text) || tail.starts_with(text))
-        };
-        let mut meant: Vec<_> = ids.into_iter().filter(starts).collect();
+        let mut meant: Vec<_> = ids.into_iter().filter(|id| starts(id.as_str(), text)).collect();
         match meant.as_slice() {
-            [] => Err(Failure::new(&codes::SNAPSHOT_UNKNOWN, text, "no snapshot in the ledger has this id")),
+            [] => Err(self.not_found(&codes::SNAPSHOT_UNKNOWN, text, "no snapshot in the ledger has this id")?),
             [_] => Ok(meant.remove(0)),
             // Enough for a person to choose by.
             [first, second, ..] => {
@@ -122,11 +122,25 @@ impl Catalog {
         }
     }
 
+    /// What is not found may be there and not be believed.
+    pub(super) fn not_found(&self, code: &'static codes::Code, text: &str, cause: &str) -> Result<Failure, Failure> {
+        let findings = self.findings()?;
+        let unbelieved = match findings.iter().filter(|finding| finding.is_disbelief()).count() {
+            0 if findings.is_empty() => return Ok(Failure::new(code, text, cause)),
+            0 => format!("{cause}, and the ledger is not whole"),
+            1 => format!("{cause}, and it has 1 record that is not believed"),
+            many => format!("{cause}, and it has {many} records that are not believed"),
+        };
+        let next = "check that allowed_signers has everybody who signs; holdfast list says what is wrong in the ledger";
+        Ok(Failure::new(code, text, unbelieved).next(next))
+    }
+
     fn complete(&self, raw: Raw, losses: &Losses) -> Result<SnapshotRow, Failure> {
         let quality = [Quality::Good, Quality::Suspect, Quality::Incomplete].into_iter().find(|q| q.as_str() == raw.quality);
         let quality = quality.ok_or_else(|| self.broken(format!("a quality that does not exist: {}", raw.quality)))?;
         let keys = self.keys_needed(&raw.path, losses)?;
-        let last_attempt = self.last_attempt(&raw.sha256)?;
+        let attempts = self.attempts(&raw.sha256)?;
+        let last_judged = attempts.iter().find(|attempt| attempt.outcome.is_judgement()).cloned();
         let obstacles = obstacles(quality, &keys, &self.standing_failures(&raw.sha256)?);
         Ok(SnapshotRow {
             id: self.typed(&raw.id)?,
@@ -141,7 +155,8 @@ impl Catalog {
             restorable: obstacles.is_empty(),
             obstacles,
             proven: self.highest(&raw.sha256)?,
-            last_attempt,
+            last_attempt: attempts.into_iter().next(),
+            last_judged,
             keys,
         })
     }
@@ -167,6 +182,12 @@ impl Catalog {
             },
         )
     }
+}
+
+/// Is `text` the start of an id, or of its random tail?
+pub(super) fn starts(id: &str, text: &str) -> bool {
+    let tail = id.split_once('-').map_or("", |(_, tail)| tail);
+    !text.is_empty() && (id.starts_with(text) || tail.starts_with(text))
 }
 
 /// Why a snapshot does not count as restorable.

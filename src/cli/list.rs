@@ -11,6 +11,7 @@ use super::table::{about, ago, align_right, cell, keep_whole, lines, short, tabl
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::count;
+use crate::catalog::proofs::Outcome;
 use crate::catalog::snapshots::KeyNeeded;
 use crate::catalog::{Catalog, KeyRow, Proven, SnapshotRow};
 use crate::ledger::Finding;
@@ -29,8 +30,8 @@ struct Listing {
     findings: Vec<Finding>,
 }
 
-/// Prints the list. Findings are shown and do not change the exit code: the
-/// question was what exists.
+/// Prints the list. Findings make the answer bad: what exists may be more than
+/// what is listed.
 pub fn print(catalog: &Catalog, json: bool, out: &mut dyn Write, now: Timestamp) -> Result<Exit, Failure> {
     let listing = Listing {
         snapshots: catalog.snapshots()?,
@@ -40,7 +41,7 @@ pub fn print(catalog: &Catalog, json: bool, out: &mut dyn Write, now: Timestamp)
     };
     let printed = if json { as_json(&listing, out, now) } else { as_text(&listing, out, now) };
     printed.map_err(render::unprinted)?;
-    Ok(Exit::Good)
+    Ok(if listing.findings.is_empty() { Exit::Good } else { Exit::Bad })
 }
 
 fn as_json(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result<()> {
@@ -49,6 +50,7 @@ fn as_json(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result
         "snapshots": listing.snapshots,
         "keys": listing.keys,
         "last_proven_restore": listing.last_proof,
+        "last_proven_restore_doubt": listing.last_proof.as_ref().and_then(|proof| doubt(proof, &listing.snapshots)),
         "last_proven_restore_age_seconds": age.map(|at| now.duration_since(at).as_secs()),
         "findings": listing.findings,
     });
@@ -58,7 +60,7 @@ fn as_json(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result
 /// The newest stands last, just above the headline: a long list scrolls.
 fn as_text(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result<()> {
     if listing.snapshots.is_empty() {
-        writeln!(out, "no snapshot yet: take one with holdfast snapshot")?;
+        writeln!(out, "{}", nothing(&listing.findings))?;
     } else {
         let mut snapshots = table(&["SNAPSHOT", "REVISION", "RESTORABLE", "NEEDS KEY", "PROVEN"]);
         keep_whole(&mut snapshots, 0);
@@ -82,6 +84,24 @@ fn as_text(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result
     writeln!(out, "{}", headline(listing.last_proof.as_ref(), &listing.snapshots, now))
 }
 
+/// Why no snapshot is listed.
+fn nothing(findings: &[Finding]) -> String {
+    match (disbelieved(findings), findings) {
+        (_, []) => "no snapshot yet: take one with holdfast snapshot".into(),
+        (None, _) => "no snapshot, and the ledger is not whole".into(),
+        (Some(records), _) => format!("no snapshot that is believed: {records}; check allowed_signers"),
+    }
+}
+
+/// `2 records are not believed`, where there are any.
+fn disbelieved(findings: &[Finding]) -> Option<String> {
+    match findings.iter().filter(|finding| finding.is_disbelief()).count() {
+        0 => None,
+        1 => Some("1 record is not believed".into()),
+        many => Some(format!("{many} records are not believed")),
+    }
+}
+
 /// `yes`, or the first reason why not; `show` has all of them.
 fn restorable(row: &SnapshotRow) -> &'static str {
     match (row.restorable, row.quality) {
@@ -101,13 +121,21 @@ fn needs(key: &KeyNeeded) -> String {
 
 fn proven(row: &SnapshotRow, now: Timestamp) -> String {
     let proof = row.proven.as_ref().map(|proof| format!("{} {}", proof.rung, about(&proof.at, now)));
-    let failed = row.last_attempt.as_ref().filter(|attempt| !attempt.passed);
-    let failed = failed.map(|attempt| format!("FAILED {}", about(&attempt.at, now)));
-    match (proof, failed) {
-        (None, None) => "never".into(),
-        (Some(one), None) | (None, Some(one)) => one,
-        (Some(proof), Some(failed)) => format!("{proof}\n{failed}"),
-    }
+    let failed = row.last_judged.as_ref().filter(|attempt| attempt.outcome == Outcome::Failed);
+    let unjudged = row.last_attempt.as_ref().filter(|attempt| !attempt.outcome.is_judgement());
+    let attempts = failed.into_iter().chain(unjudged).map(|attempt| {
+        let outcome = match attempt.outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed => "FAILED",
+            Outcome::CouldNotRun => "could not run",
+            Outcome::Interrupted => "interrupted",
+        };
+        // The column is too narrow for the longer words and an age on one line.
+        let gap = if attempt.outcome.is_judgement() { ' ' } else { '\n' };
+        format!("{outcome}{gap}{}", about(&attempt.at, now))
+    });
+    let lines: Vec<String> = proof.into_iter().chain(attempts).collect();
+    if lines.is_empty() { "never".into() } else { lines.join("\n") }
 }
 
 /// Which keys there are, and what still hangs on each.
@@ -150,7 +178,8 @@ fn findings(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     if findings.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{} in the ledger:", count(findings.len() as u64, "finding"))?;
+    let records = disbelieved(findings).map_or_else(String::new, |records| format!("; {records}"));
+    writeln!(out, "{} in the ledger{records}:", count(findings.len() as u64, "finding"))?;
     for Finding { object, code, message } in findings.iter().take(SHOWN) {
         writeln!(out, "  {}\n    {} [{}]", cell(object), cell(message), cell(code))?;
     }
@@ -162,8 +191,21 @@ fn findings(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
 
 fn headline(proof: Option<&Proven>, snapshots: &[SnapshotRow], now: Timestamp) -> String {
     match proof {
-        Some(proof) => format!("last proven restore: {} ({} to {})", ago(&proof.at, now), proof.snapshot, proof.rung),
+        Some(proof) => {
+            let doubt = doubt(proof, snapshots).map_or_else(String::new, |doubt| format!("; {doubt}"));
+            format!("last proven restore: {} ({} to {}){doubt}", ago(&proof.at, now), proof.snapshot, proof.rung)
+        }
         None if snapshots.is_empty() => "last proven restore: never".into(),
         None => "last proven restore: never; prove one with holdfast rehearse".into(),
+    }
+}
+
+/// What has been found since of the snapshot that the headline names.
+fn doubt(proof: &Proven, snapshots: &[SnapshotRow]) -> Option<&'static str> {
+    let row = snapshots.iter().find(|row| row.id == proof.snapshot)?;
+    match row.last_judged.as_ref().map(|attempt| attempt.outcome) {
+        Some(Outcome::Failed) => Some("its newest rehearsal FAILED"),
+        _ if !row.restorable => Some("it is not restorable now"),
+        _ => None,
     }
 }

@@ -9,14 +9,14 @@ use super::render;
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
-use crate::base::ids::RunId;
 use crate::catalog::Catalog;
 use crate::report::{html, json, markdown};
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run to report on; the newest when absent
-    pub run: Option<RunId>,
+    /// A run's id, the start of one, or `latest`
+    #[arg(default_value = "latest")]
+    pub run: String,
     /// How to render it
     #[arg(long, value_enum, default_value = "md")]
     pub format: Format,
@@ -32,16 +32,12 @@ pub enum Format {
     Json,
 }
 
-/// Prints the report of a run, or of the newest one.
+/// Prints the report of the run that a person means.
 ///
 /// # Errors
-/// `run.unknown` when the ledger has no such report.
+/// `run.unknown` when the ledger has no such report, `run.ambiguous` when it has several.
 pub fn run(catalog: &Catalog, arguments: &ReportArgs, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let newest = || Ok::<_, Failure>(catalog.reports()?.into_iter().next().map(|row| row.run));
-    let wanted = arguments.run.clone().map_or_else(newest, |run| Ok(Some(run)))?;
-    let none =
-        || Failure::new(&codes::RUN_UNKNOWN, "latest", "the ledger has no report yet").next("make one with holdfast rehearse");
-    let wanted = wanted.ok_or_else(none)?;
+    let wanted = catalog.resolve_run(&arguments.run)?;
     let unknown = || Failure::new(&codes::RUN_UNKNOWN, &wanted, "the ledger has no report of this run");
     let record = catalog.report(&wanted)?.ok_or_else(unknown)?;
     let format = if json { Format::Json } else { arguments.format };

@@ -59,8 +59,7 @@ pub fn cell(text: &str) -> String {
 pub fn about(at: &str, now: Timestamp) -> String {
     let seconds = at.parse::<Timestamp>().ok().and_then(|at| u64::try_from(now.duration_since(at).as_secs()).ok());
     match seconds {
-        None => ago(at, now),
-        Some(seconds @ 0..60) => format!("{seconds} s ago"),
+        None | Some(0..60) => ago(at, now),
         Some(seconds @ 60..3600) => format!("{} min ago", seconds / 60),
         Some(seconds @ 3600..172_800) => format!("{} h ago", seconds / 3600),
         Some(seconds) => format!("{} d ago", seconds / 86_400),
@@ -71,8 +70,11 @@ pub fn about(at: &str, now: Timestamp) -> String {
 #[must_use]
 pub fn ago(at: &str, now: Timestamp) -> String {
     let Ok(at) = at.parse::<Timestamp>() else { return cell(at) };
-    match std::time::Duration::try_from(now.duration_since(at)) {
-        Ok(age) => format!("{} ago", human_duration(std::time::Duration::from_secs(age.as_secs()))),
+    match u64::try_from(now.duration_since(at).as_secs()) {
+        // Records have whole seconds: nothing finer is known.
+        Ok(0) => "just now".to_owned(),
+        Ok(seconds @ 1..60) => format!("{seconds} s ago"),
+        Ok(seconds) => format!("{} ago", human_duration(std::time::Duration::from_secs(seconds))),
         // Clocks of two hosts differ by a little; by more is worth seeing.
         Err(_) => format!("at {at}, in this host's future"),
     }
@@ -96,13 +98,18 @@ mod tests {
         let now = "2026-12-01T15:05:00Z".parse().unwrap();
         for (at, expected) in [
             ("2026-12-01T13:00:00Z", "2 h 5 min ago"),
-            ("2026-12-01T15:04:51Z", "9.0 s ago"),
+            ("2026-12-01T15:04:51Z", "9 s ago"),
+            ("2026-12-01T15:04:59.2Z", "just now"),
+            ("2026-12-01T15:05:00Z", "just now"),
+            ("2026-12-01T15:04:59Z", "1 s ago"),
             ("2026-11-28T15:05:00Z", "3 d 0 h ago"),
             ("2026-12-01T15:06:00Z", "at 2026-12-01T15:06:00Z, in this host's future"),
             ("some\ntime", "some\u{fffd}time"),
         ] {
             assert_eq!(ago(at, now), expected, "{at}");
         }
+        assert_eq!(about("2026-12-01T15:05:00Z", now), "just now");
+        assert_eq!(about("2026-12-01T15:04:52Z", now), "8 s ago");
         assert_eq!(about("2026-12-01T13:00:00Z", now), "2 h ago");
         assert_eq!(about("2026-11-20T13:00:00Z", now), "11 d ago");
         assert_eq!(about("2027-11-20T13:00:00Z", now), "at 2027-11-20T13:00:00Z, in this host's future");

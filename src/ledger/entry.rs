@@ -67,6 +67,15 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    /// Is it about one record that is there and is not believed? Others are
+    /// about a chain, or about what is not there.
+    #[must_use]
+    pub fn is_disbelief(&self) -> bool {
+        self.code.starts_with("record.")
+    }
+}
+
 impl From<&Failure> for Finding {
     fn from(failure: &Failure) -> Self {
         Self { object: failure.object().to_owned(), code: failure.code().name.to_owned(), message: failure.cause().to_owned() }

@@ -311,4 +311,5 @@ impl Journal for MemoryJournal {
 #[must_use]
 pub fn unknown(run: &RunId) -> Failure {
     Failure::new(&codes::RUN_UNKNOWN, format_args!("run {run}"), "no journal has this run")
+        .next("a run goes on only where it was started; start another with holdfast rehearse")
 }

@@ -11,8 +11,8 @@ const PAGE: &str = "docs/errors.md";
 
 const OPENING: &str = "# Error codes
 
-Every error ends with its code in brackets, as in `[store.denied]`. A code never changes its meaning. This page is written from
-`src/base/codes.rs`, and a test keeps the two equal.
+Every error has its code on a line of its own, as in `code: store.denied`. A code never changes its meaning. This page is written
+from `src/base/codes.rs`, and a test keeps the two equal.
 
 Exit codes: 0 good · 1 it ran, and the answer is bad · 2 it could not run, or cannot tell · 3 usage or configuration · 130 interrupted.
 \"Passes\" says whether the same command may succeed later without anyone changing anything.

@@ -227,6 +227,29 @@ async fn reports_are_found_by_run() {
 }
 
 #[tokio::test]
+async fn runs_are_found_as_people_type_them() {
+    let (site, _) = site().await;
+    site.report("13:35", "14:10");
+    let catalog = folded(&site, &history(&site).await);
+    let (first, second) = (id("14:00"), id("14:10"));
+    let tail = &first.as_str()[17..];
+    for (text, expected) in [
+        ("latest", Ok(second.as_str())),
+        (first.as_str(), Ok(first.as_str())),
+        ("20261201T1400", Ok(first.as_str())),
+        (tail, Ok(first.as_str())),
+        ("2026", Err("run.ambiguous")),
+        ("", Err("run.unknown")),
+        ("2025", Err("run.unknown")),
+    ] {
+        let resolved = catalog.resolve_run(text);
+        assert_eq!(resolved.as_ref().map(|run| run.as_str()).map_err(|failure| failure.code().name), expected, "{text:?}");
+    }
+    let empty = holdfast::catalog::Catalog::open(tempfile::tempdir().unwrap().path()).unwrap();
+    assert_eq!(empty.resolve_run("latest").unwrap_err().code().name, "run.unknown");
+}
+
+#[tokio::test]
 async fn ids_are_found_as_people_type_them() {
     let (site, history) = site().await;
     let catalog = folded(&site, &history);
