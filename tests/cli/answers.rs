@@ -89,7 +89,7 @@ fn a_report_of_no_run_is_not_made_up() {
     site.ask(&["report"]).exits(2).is("report-none-yet");
     site.ask(&["report", "20200101T000000Z-00000000"]).exits(2).is("report-unknown");
     site.ask(&["report", "--json"]).exits(2).refuses("run.unknown");
-    site.ask(&["report", "yesterday"]).exits(3).is("report-no-id");
+    site.ask(&["report", "yesterday"]).exits(2).is("report-no-id");
 }
 
 #[test]

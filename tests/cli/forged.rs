@@ -16,8 +16,8 @@ fn forge(site: &Site) {
 fn a_forged_record_is_a_finding_and_its_snapshot_is_not_listed() {
     let site = Site::with_snapshots();
     forge(&site);
-    site.ask(&["list"]).exits(0).is("list-forged");
-    let list = site.ask(&["list", "--json"]).exits(0).document();
+    site.ask(&["list"]).exits(1).is("list-forged");
+    let list = site.ask(&["list", "--json"]).exits(1).document();
     assert_eq!(list["snapshots"].as_array().unwrap().len(), 1);
     assert_eq!(list["findings"][0]["code"], "record.bad-signature");
     site.ask(&["catalog", "rebuild"]).exits(1).is("rebuild-forged");
@@ -33,7 +33,7 @@ fn a_record_that_was_seen_and_is_gone_is_a_finding() {
     let record = site.file("ledger", &["manifests", site.good().as_str(), ".json.sig"]);
     fs::remove_file(record.with_extension("")).unwrap();
     fs::remove_file(record).unwrap();
-    let list = site.ask(&["list"]).exits(0);
+    let list = site.ask(&["list"]).exits(1);
     assert!(list.stdout.contains("[ledger.record-vanished]"), "{list:#?}");
     assert_eq!(site.ask(&["list", "--json"]).document()["findings"][0]["code"], "ledger.record-vanished");
 }
