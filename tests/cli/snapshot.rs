@@ -93,15 +93,6 @@ fn a_member_of_another_authority_is_refused() {
 }
 
 #[test]
-fn an_encryption_configuration_that_cannot_be_read_stops_the_take() {
-    let site = Site::new();
-    fs::write(site.path("encryption.yaml"), "kind: Pod\n").unwrap();
-    site.run(TAKER, &["snapshot"]).exits(2).is("snapshot-bad-encryption-config");
-    site.run(TAKER, &["snapshot", "--json"]).exits(2).refuses("backup.encryption-config.unreadable");
-    nothing_is_stored(&site);
-}
-
-#[test]
 fn a_rehearsal_host_takes_no_snapshot() {
     let site = Site::new();
     site.ask(&["snapshot"]).exits(3).is("snapshot-no-etcd-section");
