@@ -46,7 +46,7 @@ async fn a_key_that_a_rehearsal_missed_is_missing_for_every_snapshot_that_needs_
         assert_eq!(missing(&catalog), [KEY1]);
         let lost =
             format!("aescbc key key1 ({KEY1}) was not opened from escrow at 2026-12-01T14:00:00Z, and not deposited since");
-        assert_eq!(obstacles(&catalog, "13:05"), [lost.clone()]);
+        assert_eq!(obstacles(&catalog, "13:05"), std::slice::from_ref(&lost));
         assert_eq!(obstacles(&catalog, "13:35"), [lost, format!("a rehearsal found it bad: {failure}")]);
     }
 }
