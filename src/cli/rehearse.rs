@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::render::{self, printable};
@@ -108,7 +107,7 @@ pub async fn run(
             rehearsal::resume(&host, &subject, journal, &request, run).await?
         }
         None => {
-            tell_of_unfinished(journal.as_ref())?;
+            tell_of_unfinished(journal.as_ref(), json)?;
             let id = catalog.resolve(&arguments.id)?;
             let subject = Subject::find(&catalog, &id, &station.config.host.name)?;
             rehearsal::rehearse(&host, &subject, journal, &request).await?
@@ -135,12 +134,12 @@ pub fn refuse_reported(catalog: &Catalog, run: &RunId) -> Result<(), Failure> {
 }
 
 /// A run that was cut off can be gone on with; nothing else names it.
-fn tell_of_unfinished(journal: &dyn Journal) -> Result<(), Failure> {
+fn tell_of_unfinished(journal: &dyn Journal, json: bool) -> Result<(), Failure> {
     let newest = journal.runs()?.into_iter().next();
     for head in rehearsal::rehearse::unfinished(journal)?.into_iter().filter(|head| newest.as_ref() == Some(head)) {
         let run = &head.run;
-        writeln!(io::stderr(), "note: run {run} was cut off; to go on with it: holdfast rehearse --resume {run}")
-            .map_err(render::unprinted)?;
+        let text = format!("run {run} was cut off; to go on with it: holdfast rehearse --resume {run}");
+        render::note(&mut render::Output(io::stderr()), &text, json).map_err(render::unprinted)?;
     }
     Ok(())
 }
@@ -200,8 +199,7 @@ async fn warn(station: &Station, rehearsed: &Rehearsed, json: bool) -> Result<()
     let err = &mut render::Output(io::stderr());
     for leftover in &rehearsed.leftovers {
         let text = format!("removed what a killed run had left: {}", leftover.directory.display());
-        let line = if json { json!({ "note": text }).to_string() } else { format!("note: {text}") };
-        writeln!(err, "{line}").map_err(render::unprinted)?;
+        render::note(err, &text, json).map_err(render::unprinted)?;
     }
     for warning in &rehearsed.warnings {
         render::warning(err, warning, json).map_err(render::unprinted)?;

@@ -23,6 +23,14 @@ pub fn warning(out: &mut dyn Write, failure: &Failure, json: bool) -> io::Result
     show(out, "warning", failure, json)
 }
 
+/// Prints something worth knowing that is no mistake.
+///
+/// # Errors
+/// Those of `out`.
+pub fn note(out: &mut dyn Write, text: &str, json: bool) -> io::Result<()> {
+    if json { writeln!(out, "{}", json!({ "note": text })) } else { writeln!(out, "note: {}", printable(text)) }
+}
+
 /// The failure as one object for machines.
 #[must_use]
 pub fn object(failure: &Failure) -> serde_json::Value {

@@ -48,6 +48,10 @@ fn an_unknown_an_ambiguous_and_a_missing_id_are_told_apart() {
 #[test]
 fn without_the_ledger_the_catalog_answers_and_the_warning_says_so() {
     let site = Site::with_snapshots();
+    fs::rename(site.path("ledger"), site.path("ledger-away")).unwrap();
+    // Nothing is known of it yet, and silence is not emptiness.
+    site.ask(&["list", "--json"]).exits(2).refuses("ledger.unreachable");
+    fs::rename(site.path("ledger-away"), site.path("ledger")).unwrap();
     let before = site.ask(&["list", "--json"]).exits(0).document();
     fs::rename(site.path("ledger"), site.path("ledger-away")).unwrap();
     site.ask(&["list"]).exits(0).fits().is("list-without-ledger");

@@ -98,7 +98,11 @@ fn what_a_killed_rehearsal_left_is_removed_by_the_next() {
     let mut out = String::new();
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     assert!(out.contains("decrypt-objects"), "{out}");
-    let next = site.ask(&["verify"]).exits(0);
-    assert!(next.stderr.contains("removed what a killed run had left"), "{next:#?}");
+    let next = site.ask(&["verify", "--json"]).exits(0);
+    let notes: Vec<serde_json::Value> = next.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let says = |text: &str| notes.iter().any(|note| note["note"].as_str().is_some_and(|note| note.contains(text)));
+    assert!(says("was cut off; to go on with it: holdfast rehearse --resume"), "{next:#?}");
+    assert!(says("removed what a killed run had left"), "{next:#?}");
+    next.document();
     assert_eq!(site.path("scratch").read_dir().unwrap().count(), 0);
 }
