@@ -306,7 +306,8 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn interrupted() -> Failure {
-    Failure::new(&codes::INTERRUPTED, "holdfast demo", "interrupted")
+    Failure::new(&codes::INTERRUPTED, "holdfast demo", "interrupted; its reports stay, and nothing else")
+        .next("run it again, in another directory")
 }
 
 fn unexpected(object: &str, cause: &str) -> Failure {
