@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::json;
 
 use super::render;
-use super::table::cell;
+use super::render::printable;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::count;
@@ -40,7 +40,7 @@ fn as_text(rebuilt: &Rebuilt, history: &History, findings: &[Finding], out: &mut
         writeln!(out, "journals of runs are local: those of unfinished runs, if any, are lost")?;
     }
     for Finding { object, code, message } in findings {
-        writeln!(out, "finding: {}: {} [{}]", cell(object), cell(message), cell(code))?;
+        writeln!(out, "finding: {}: {} [{}]", printable(object), printable(message), printable(code))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use super::render::printable;
 use crate::base::units::{count, human_bytes};
 use crate::k8s::encryption_config::NamedConfig;
 use crate::record::manifest::{Proof, ResourceCount, Severity};
@@ -205,11 +206,6 @@ fn labelled(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
         line.push_str(word);
     }
     writeln!(out, "{label:<LABEL$}{line}")
-}
-
-/// Names come out of the snapshot: none may steer the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn shortened(text: &str, width: usize) -> String {

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::render;
-use super::table::{about, ago, align_right, cell, keep_whole, lines, short, table};
+use super::render::printable;
+use super::table::{about, ago, align_right, keep_whole, lines, short, table};
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::count;
@@ -116,7 +117,7 @@ fn restorable(row: &SnapshotRow) -> &'static str {
 fn needs(key: &KeyNeeded) -> String {
     let known = key.fingerprint.as_deref().map_or_else(|| "not known".to_owned(), short);
     let missing = if key.escrowed { "" } else { "\nNOT IN ESCROW" };
-    format!("{} {known}{missing}", cell(&key.name))
+    format!("{} {known}{missing}", printable(&key.name))
 }
 
 fn proven(row: &SnapshotRow, now: Timestamp) -> String {
@@ -142,7 +143,7 @@ fn proven(row: &SnapshotRow, now: Timestamp) -> String {
 fn keys(rows: &[KeyRow], now: Timestamp) -> comfy_table::Table {
     let mut keys = table(&["KEY", "FINGERPRINT", "ESCROW", "HOSTS", "STILL NEEDED BY"]);
     for row in rows {
-        let names: Vec<_> = row.names.iter().map(|name| cell(name)).collect();
+        let names: Vec<_> = row.names.iter().map(|name| printable(name)).collect();
         let escrow = match (&row.missing_since, &row.last_opened, &row.last_deposit) {
             (Some(since), ..) => format!("MISSING since {}", about(since, now)),
             (None, Some(at), _) => format!("opened {}", about(at, now)),
@@ -181,7 +182,7 @@ fn findings(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     let records = disbelieved(findings).map_or_else(String::new, |records| format!("; {records}"));
     writeln!(out, "{} in the ledger{records}:", count(findings.len() as u64, "finding"))?;
     for Finding { object, code, message } in findings.iter().take(SHOWN) {
-        writeln!(out, "  {}\n    {} [{}]", cell(object), cell(message), cell(code))?;
+        writeln!(out, "  {}\n    {} [{}]", printable(object), printable(message), printable(code))?;
     }
     if findings.len() > SHOWN {
         writeln!(out, "  and {} more; --json shows all", findings.len() - SHOWN)?;

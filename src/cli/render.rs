@@ -28,7 +28,7 @@ pub fn warning(out: &mut dyn Write, failure: &Failure, json: bool) -> io::Result
 /// # Errors
 /// Those of `out`.
 pub fn note(out: &mut dyn Write, text: &str, json: bool) -> io::Result<()> {
-    if json { writeln!(out, "{}", json!({ "note": text })) } else { writeln!(out, "note: {}", printable(text)) }
+    if json { writeln!(out, "{}", json!({ "note": text })) } else { writeln!(out, "note: {}", printable_lines(text)) }
 }
 
 /// The failure as one object for machines.
@@ -47,7 +47,7 @@ fn show(out: &mut dyn Write, word: &str, failure: &Failure, json: bool) -> io::R
         return writeln!(out, "{}", json!({ word: object(failure) }));
     }
     // Where a message is shown without its object, the cause must stand alone.
-    writeln!(out, "{word}: {}: {}", printable(failure.object()), printable(failure.cause()))?;
+    writeln!(out, "{word}: {}: {}", printable(failure.object()), printable_lines(failure.cause()))?;
     writeln!(out, "  code: {}", failure.code().name)?;
     writeln!(out, "  next: {}", printable(failure.next_action()))
 }
@@ -85,10 +85,22 @@ pub fn is_closed_pipe(failure: &Failure) -> bool {
     failure.code() == &codes::OUTPUT && failure.cause().contains("Broken pipe")
 }
 
-/// Names come from snapshots and stores; none may steer a terminal.
+/// Names come from snapshots and stores; none may steer a terminal, turn the
+/// direction of a line, or break one.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// A cause may have several lines, such as a log's end.
+#[must_use]
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+fn steers(c: char) -> bool {
+    // Unicode's marks, embeddings, overrides and isolates of direction.
+    c.is_control() || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -115,5 +127,13 @@ mod tests {
     fn a_failure_is_one_json_object_for_machines() {
         let value: serde_json::Value = serde_json::from_str(&shown(true)).unwrap();
         assert_eq!(value["error"]["code"], "store.denied");
+    }
+
+    #[test]
+    fn no_name_steers_a_terminal_or_turns_a_line_around() {
+        assert_eq!(printable("a\u{1b}[2J\nb"), "a\u{fffd}[2J\u{fffd}b");
+        assert_eq!(printable("user\u{202e}nimda"), "user\u{fffd}nimda");
+        assert_eq!(printable("zażółć/日本"), "zażółć/日本");
+        assert_eq!(printable_lines("one\ntwo\u{7}"), "one\ntwo\u{fffd}");
     }
 }

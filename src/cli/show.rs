@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::render;
-use super::table::{about, ago, align_right, cell, keep_whole, lines, table};
+use super::render::printable;
+use super::table::{about, ago, align_right, keep_whole, lines, table};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
@@ -34,15 +35,15 @@ fn as_text(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::
     let SnapshotDetail { row, manifest, attestations } = detail;
     facts(detail, out, now)?;
     for obstacle in row.obstacles.iter().skip(1) {
-        writeln!(out, "{:18}{}", "", cell(obstacle))?;
+        writeln!(out, "{:18}{}", "", printable(obstacle))?;
     }
     if !row.keys.is_empty() {
         let mut keys = table(&["KEY", "FINGERPRINT", "OBJECTS", "TRIAL", "ESCROW"]);
         align_right(&mut keys, &[2]);
         for key in &row.keys {
             keys.add_row([
-                format!("{} {}", key.provider, cell(&key.name)),
-                key.fingerprint.as_deref().map_or_else(|| "not known".into(), cell),
+                format!("{} {}", key.provider, printable(&key.name)),
+                key.fingerprint.as_deref().map_or_else(|| "not known".into(), printable),
                 key.live_objects.to_string(),
                 key.proof.clone(),
                 match &key.missing_since {
@@ -60,7 +61,7 @@ fn as_text(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::
         for count in &manifest.resources {
             let dot = if count.group.is_empty() { "" } else { "." };
             resources.add_row([
-                format!("{}{dot}{}", cell(&count.resource), cell(&count.group)),
+                format!("{}{dot}{}", printable(&count.resource), printable(&count.group)),
                 count.live.to_string(),
                 count.encrypted.to_string(),
                 count.plaintext.to_string(),
@@ -78,7 +79,7 @@ fn as_text(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::
             Severity::Error => "error",
         };
         let gap = if index == 0 { "\n" } else { "" };
-        writeln!(out, "{gap}{severity}: {} [{}]", cell(&problem.message), cell(&problem.code))?;
+        writeln!(out, "{gap}{severity}: {} [{}]", printable(&problem.message), printable(&problem.code))?;
     }
     Ok(())
 }
@@ -97,14 +98,14 @@ fn facts(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::Re
         ("snapshot", row.id.to_string()),
         ("cluster", format!("{}, lineage {}", manifest.cluster.name, row.lineage)),
         ("taken", format!("{} ({}) by {}", row.taken, ago(&row.taken, now), row.host)),
-        ("member", format!("{}{}, etcd {}", cell(&name), cell(&member.id), cell(&member.version))),
+        ("member", format!("{}{}, etcd {}", printable(&name), printable(&member.id), printable(&member.version))),
         ("revision", format!("{}, {}", row.revision, count(row.live_keys, "live key"))),
         ("image", human_bytes(image.bytes)),
         ("image sha256", image.sha256.to_string()),
-        ("object", format!("{} {}", human_bytes(object.bytes), cell(&object.key))),
+        ("object", format!("{} {}", human_bytes(object.bytes), printable(&object.key))),
         ("quality", row.quality.as_str().into()),
         ("proven", proven),
-        ("restorable", row.obstacles.first().map_or_else(|| "yes".into(), |first| format!("no: {}", cell(first)))),
+        ("restorable", row.obstacles.first().map_or_else(|| "yes".into(), |first| format!("no: {}", printable(first)))),
     ] {
         writeln!(out, "{name:<12}  {value}")?;
     }
@@ -122,7 +123,7 @@ fn rehearsals(attestations: &[Attestation]) -> comfy_table::Table {
             human_duration(std::time::Duration::from_millis(run.rto_ms)),
             match (&run.failure, run.passed) {
                 (_, true) => "passed".into(),
-                (Some(code), false) => cell(code),
+                (Some(code), false) => printable(code),
                 (None, false) => "failed".into(),
             },
         ]);

@@ -4,6 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use jiff::Timestamp;
 
+use super::render::printable;
 use crate::base::units::human_duration;
 
 /// What a mail, a change record and a narrow terminal show without wrapping.
@@ -47,13 +48,6 @@ pub fn lines(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// Text of a record in one cell. Names in records come from a snapshot's
-/// bytes: none may break a line or steer a terminal.
-#[must_use]
-pub fn cell(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 /// How long ago in one unit, for a narrow column: `3 h ago`.
 #[must_use]
 pub fn about(at: &str, now: Timestamp) -> String {
@@ -69,7 +63,7 @@ pub fn about(at: &str, now: Timestamp) -> String {
 /// How long ago: `3 h 5 min ago`. Text that is no time is shown as it is.
 #[must_use]
 pub fn ago(at: &str, now: Timestamp) -> String {
-    let Ok(at) = at.parse::<Timestamp>() else { return cell(at) };
+    let Ok(at) = at.parse::<Timestamp>() else { return printable(at) };
     match u64::try_from(now.duration_since(at).as_secs()) {
         // Records have whole seconds: nothing finer is known.
         Ok(0) => "just now".to_owned(),
@@ -84,8 +78,8 @@ pub fn ago(at: &str, now: Timestamp) -> String {
 #[must_use]
 pub fn short(fingerprint: &str) -> String {
     match fingerprint.strip_prefix("hf1-") {
-        Some(digits) => cell(digits.get(..8).unwrap_or(digits)),
-        None => cell(fingerprint),
+        Some(digits) => printable(digits.get(..8).unwrap_or(digits)),
+        None => printable(fingerprint),
     }
 }
 
@@ -117,7 +111,7 @@ mod tests {
 
     #[test]
     fn no_cell_steers_a_terminal() {
-        assert_eq!(cell("a\u{1b}[2J\nb"), "a\u{fffd}[2J\u{fffd}b");
+        assert_eq!(printable("a\u{1b}[2J\nb"), "a\u{fffd}[2J\u{fffd}b");
         assert_eq!(short("hf1-00112233445566778899aabbccddeeff"), "00112233");
         assert_eq!(short("kms:vault:1"), "kms:vault:1");
     }
