@@ -77,7 +77,7 @@ pub fn assemble(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>) -> Resu
         recovery: None,
         restore_md_sha256: Sha256::of(b""),
         problems,
-        tool: super::TOOL.to_owned(),
+        tool: crate::record::TOOL.to_owned(),
     };
     let restore_md = page(host, draft, facts, etcd, &manifest).render()?;
     manifest.restore_md_sha256 = Sha256::of(restore_md.as_bytes());

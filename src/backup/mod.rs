@@ -12,6 +12,3 @@ pub mod restore_md;
 pub mod take;
 
 pub use take::{BackupHost, Taken, take};
-
-/// Name and version of this program, as records name it.
-pub const TOOL: &str = concat!("holdfast ", env!("CARGO_PKG_VERSION"));

@@ -290,7 +290,7 @@ async fn deposit_each(
         host: &host.config.host.name,
         clock: host.clock,
         entropy: host.entropy,
-        tool: super::TOOL,
+        tool: crate::record::TOOL,
     };
     let mut seen: Vec<&Fingerprint> = Vec::new();
     for key in keys {
@@ -333,7 +333,7 @@ fn append_host_record(host: &BackupHost<'_>, config: Option<&ReadConfig>) -> Res
         observed: crate::base::clock::rfc3339(now),
         clock_offset_ms: None,
         encryption,
-        tool: super::TOOL.to_owned(),
+        tool: crate::record::TOOL.to_owned(),
     };
     host.outbox.append(host.signer, record, &[(Place::Ledger, path.clone())])?;
     Ok(())

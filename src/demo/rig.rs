@@ -12,12 +12,11 @@ use crate::base::codes;
 use crate::base::failure::Failure;
 use crate::k8s::encryption_config::EncryptionConfig;
 use crate::rehearsal::pki::{Authority, Leaf, TokenKey};
+use crate::rehearsal::{apiserver, member};
 use crate::sandbox::{Command, Fencing, Found, Places, Process, Program, Sandbox, Versions, tools};
 
 /// A cold API server on two busy cores takes ten seconds or so.
 const READY_LIMIT: Duration = Duration::from_secs(90);
-/// Between two looks at `/readyz`.
-const READY_INTERVAL: Duration = Duration::from_millis(200);
 /// Another process can take a free port before ours binds it.
 const PORT_ATTEMPTS: u32 = 3;
 
@@ -131,8 +130,7 @@ impl Rig {
 
     async fn wait_for_etcd(&self, process: &Process) -> Result<(), Failure> {
         let source = crate::etcd::EtcdClient::new(&self.etcd_config())?;
-        let ready = async || crate::etcd::Source::statuses(&source).await.into_iter().any(|s| s.is_ok_and(|s| s.leader != 0));
-        wait_until(process, ready).await
+        process.until(member::until_led(&source), READY_LIMIT).await.map(drop).map_err(|cause| not_ready(process, &cause))
     }
 
     /// Starts the API server with this EncryptionConfiguration, after the one
@@ -149,8 +147,7 @@ impl Rig {
             let port = self.sandbox.free_port()?;
             let process = self.sandbox.start(self.apiserver_command(port)).await?;
             let client = self.client_at(port)?;
-            let ready = async || client.request_text(get("/readyz")).await.is_ok();
-            match wait_until(&process, ready).await {
+            match process.until(apiserver::until_ready(&client), READY_LIMIT).await.map_err(|cause| not_ready(&process, &cause)) {
                 Ok(()) => {
                     self.apiserver = Some((process, port));
                     return Ok(());
@@ -198,7 +195,7 @@ impl Rig {
     }
 
     fn client_at(&self, port: u16) -> Result<kube::Client, Failure> {
-        crate::rehearsal::apiserver::client(([127, 0, 0, 1], port).into(), &self.authority, &self.administrator)
+        apiserver::client(([127, 0, 0, 1], port).into(), &self.authority, &self.administrator)
     }
 
     #[must_use]
@@ -231,12 +228,6 @@ impl Rig {
         self.folder.join("pki").join(name)
     }
 
-    /// The pid of etcd, for tests that stop it.
-    #[must_use]
-    pub fn etcd_pid(&self) -> Option<u32> {
-        self.etcd.as_ref().map(Process::pid)
-    }
-
     /// Ends both programs, API server first.
     ///
     /// # Errors
@@ -252,32 +243,9 @@ impl Rig {
     }
 }
 
-/// Looks again until it is ready, it has ended, or the time is up.
-async fn wait_until(process: &Process, ready: impl AsyncFn() -> bool) -> Result<(), Failure> {
-    let looking = async {
-        while !ready().await {
-            if let Some(status) = process.exited()? {
-                return Err(not_ready(process, &format!("ended with {status}")));
-            }
-            tokio::time::sleep(READY_INTERVAL).await;
-        }
-        Ok(())
-    };
-    match tokio::time::timeout(READY_LIMIT, looking).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(not_ready(process, "did not become ready in time")),
-    }
-}
-
 fn not_ready(process: &Process, cause: &str) -> Failure {
     let tail = process.log_tail(crate::sandbox::process::TAIL_LINES);
     Failure::new(&codes::REHEARSAL_NOT_READY, process.name(), format!("{cause}\n{tail}"))
-}
-
-fn get(path: &str) -> http::Request<Vec<u8>> {
-    let mut request = http::Request::new(Vec::new());
-    *request.uri_mut() = path.parse().unwrap_or_default();
-    request
 }
 
 /// Makes a folder that only its owner enters.

@@ -26,6 +26,9 @@ use crate::base::ids::Principal;
 /// The version of all record types in this file tree.
 pub const SCHEMA: u32 = 1;
 
+/// Name and version of this program, as records name it.
+pub const TOOL: &str = concat!("holdfast ", env!("CARGO_PKG_VERSION"));
+
 /// A document that is signed and stored under a path that it names itself.
 pub trait Record: Serialize + DeserializeOwned + Send + Sync {
     /// The SSHSIG namespace, such as `holdfast-manifest`.

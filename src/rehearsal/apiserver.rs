@@ -10,7 +10,6 @@ use secrecy::SecretString;
 use crate::base::clock::Clock;
 use crate::base::codes;
 use crate::base::failure::Failure;
-use crate::base::units::human_duration;
 use crate::rehearsal::member::MemberFiles;
 use crate::rehearsal::pki::{Authority, Leaf, TokenKey};
 use crate::rehearsal::symptom;
@@ -106,8 +105,7 @@ pub async fn start(sandbox: &Sandbox, setup: &ApiSetup<'_>, clock: &dyn Clock, l
         let process = sandbox.start(command(setup, &files, port)).await?;
         let door = sandbox.forward(port).await?;
         let client = client(door.address(), &setup.pki.authority, &setup.pki.admin)?;
-        let (process, ready) = wait_ready(process, &client, limit).await;
-        match ready {
+        match wait_ready(&process, &client, limit).await {
             Ok(()) => return Ok(ApiServer { process, _door: door, client, ready: clock.uptime().saturating_sub(began) }),
             Err(failure) if attempt < START_ATTEMPTS && failure.cause().contains("address already in use") => attempt += 1,
             Err(failure) => return Err(failure),
@@ -119,12 +117,11 @@ impl ApiServer {
     /// A failure to answer, with what the log says about keys and data.
     #[must_use]
     pub fn with_causes(&self, failure: Failure) -> Failure {
-        let causes = symptom::causes(&self.process.log_tail(SYMPTOM_LINES));
-        if causes.is_empty() {
+        let named = symptom::named(&self.process.log_tail(SYMPTOM_LINES));
+        if named.is_empty() {
             return failure;
         }
-        let cause = format!("{}; its log says: {}", failure.cause(), causes.join("; "));
-        Failure::new(failure.code(), failure.object(), cause)
+        Failure::new(failure.code(), failure.object(), format!("{}{named}", failure.cause()))
     }
 
     /// Asks it to end.
@@ -212,25 +209,23 @@ pub fn client(address: SocketAddr, authority: &Authority, admin: &Leaf) -> Resul
     kube::Client::try_from(config).map_err(|e| failed(&e))
 }
 
-async fn wait_ready(process: Process, client: &kube::Client, limit: Duration) -> (Process, Result<(), Failure>) {
-    let ready = async {
-        while !is_ready(client).await {
-            tokio::time::sleep(POLL).await;
-        }
-    };
+async fn wait_ready(process: &Process, client: &kube::Client, limit: Duration) -> Result<(), Failure> {
     let cause = tokio::select! {
-        () = ready => return (process, Ok(())),
-        () = doomed(&process) => "it will not be ready".to_owned(),
-        ended = process.wait() => match ended {
-            Ok(status) => format!("it ended with {status}"),
-            Err(failure) => failure.cause().to_owned(),
+        ready = process.until(until_ready(client), limit) => match ready {
+            Ok(()) => return Ok(()),
+            Err(cause) => cause,
         },
-        () = tokio::time::sleep(limit) => format!("it was not ready within {}", human_duration(limit)),
+        () = doomed(process) => "it will not be ready".to_owned(),
     };
-    let causes = symptom::causes(&process.log_tail(SYMPTOM_LINES));
-    let causes = if causes.is_empty() { String::new() } else { format!("; its log says: {}", causes.join("; ")) };
-    let text = format!("{cause}{causes}\n{}", process.log_tail(TAIL_LINES));
-    (process, Err(Failure::new(&codes::REHEARSAL_NOT_READY, "scratch API server", text)))
+    let text = format!("{cause}{}\n{}", symptom::named(&process.log_tail(SYMPTOM_LINES)), process.log_tail(TAIL_LINES));
+    Err(Failure::new(&codes::REHEARSAL_NOT_READY, "scratch API server", text))
+}
+
+/// Ends when the API server says that it is ready.
+pub async fn until_ready(client: &kube::Client) {
+    while !is_ready(client).await {
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 /// Ends when the log has named a cause for so long that waiting on is no use.

@@ -160,8 +160,7 @@ pub async fn start(
             key.expose(),
             CONNECT_TIMEOUT,
         );
-        let (process, ready) = wait_ready(process, &client, limit).await;
-        match ready {
+        match wait_ready(&process, &client, limit).await {
             Ok(status) => return Ok(Member { process, _door: door, client, endpoint, port, status }),
             Err(failure) if attempt < START_ATTEMPTS && failure.cause().contains("address already in use") => attempt += 1,
             Err(failure) => return Err(failure),
@@ -248,30 +247,24 @@ fn command(etcd: &Found, data: &std::path::Path, image_bytes: u64, files: &Membe
         .args([data])
 }
 
-async fn wait_ready(process: Process, client: &EtcdClient, limit: Duration) -> (Process, Result<MemberStatus, Failure>) {
-    let ready = async {
-        loop {
-            if let Some(Ok(status)) = client.statuses().await.into_iter().next()
-                && status.leader != 0
-            {
-                return status;
-            }
-            tokio::time::sleep(POLL).await;
+async fn wait_ready(process: &Process, client: &EtcdClient, limit: Duration) -> Result<MemberStatus, Failure> {
+    process.until(until_led(client), limit).await.map_err(|cause| {
+        let tail = process.log_tail(TAIL_LINES);
+        let text = format!("{cause}{}\n{tail}", symptom::named(&tail));
+        Failure::new(&codes::REHEARSAL_NOT_READY, "restored etcd", text)
+    })
+}
+
+/// The status of the first endpoint, once its member has a leader.
+pub async fn until_led(client: &EtcdClient) -> MemberStatus {
+    loop {
+        if let Some(Ok(status)) = client.statuses().await.into_iter().next()
+            && status.leader != 0
+        {
+            return status;
         }
-    };
-    let cause = tokio::select! {
-        status = ready => return (process, Ok(status)),
-        ended = process.wait() => match ended {
-            Ok(status) => format!("it ended with {status}"),
-            Err(failure) => failure.cause().to_owned(),
-        },
-        () = tokio::time::sleep(limit) => format!("it was not ready within {}", crate::base::units::human_duration(limit)),
-    };
-    let tail = process.log_tail(TAIL_LINES);
-    let causes = symptom::causes(&tail);
-    let causes = if causes.is_empty() { String::new() } else { format!("; its log says: {}", causes.join("; ")) };
-    let failure = Failure::new(&codes::REHEARSAL_NOT_READY, "restored etcd", format!("{cause}{causes}\n{tail}"));
-    (process, Err(failure))
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::ledger::Place;
 use crate::record::attestation::{Attestation, ReportRecord};
 use crate::record::layout::Layout;
 use crate::record::manifest::RecordRef;
-use crate::record::{Rung, SCHEMA};
+use crate::record::{Rung, SCHEMA, TOOL};
 use crate::rehearsal::ladder::{Ladder, RehearsalHost};
 use crate::rehearsal::subject::Subject;
 use crate::report::json;
@@ -25,9 +25,6 @@ use crate::runbook::journal::{Entry, Event, Journal, ProcessMark, RunHead, RunRe
 use crate::runbook::model::Runbook;
 use crate::runbook::run::{Driver, stated};
 use crate::sandbox::{Leftover, scratch};
-
-/// Name and version as records carry them.
-const TOOL: &str = concat!("holdfast ", env!("CARGO_PKG_VERSION"));
 
 /// What is asked.
 pub struct Request<'a> {

@@ -18,6 +18,13 @@ const OTHERS: &[(&str, &str)] = &[
     ("snapshot missing hash but --skip-hash-check=false", "not a whole snapshot: a raw copy or a cut file"),
 ];
 
+/// Those causes as the end of a sentence; nothing where the log names none.
+#[must_use]
+pub fn named(log: &str) -> String {
+    let causes = causes(log);
+    if causes.is_empty() { String::new() } else { format!("; its log says: {}", causes.join("; ")) }
+}
+
 /// Every cause that a log names, each once, in words.
 #[must_use]
 pub fn causes(log: &str) -> Vec<String> {

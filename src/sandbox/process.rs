@@ -19,6 +19,7 @@ use super::scratch::{self, Scratch};
 use super::spawner::{Spawner, bound_to_parent};
 use crate::base::codes;
 use crate::base::failure::Failure;
+use crate::base::units::human_duration;
 
 /// Lines of a log that a failure shows: a screen, not a flood.
 pub const TAIL_LINES: usize = 12;
@@ -103,6 +104,22 @@ impl Process {
             Err(_) => None,
         };
         ended.unwrap_or_else(|| Err("its end was not seen".to_owned())).map_err(|cause| self.lost(&cause))
+    }
+
+    /// Waits for `ready`, which looks at the process from outside; or says why
+    /// nothing comes of it: the process ended, or the time is up. It is left as it is.
+    ///
+    /// # Errors
+    /// A cause that has the process as its subject.
+    pub async fn until<T>(&self, ready: impl Future<Output = T>, limit: Duration) -> Result<T, String> {
+        tokio::select! {
+            answer = ready => Ok(answer),
+            ended = self.wait() => Err(match ended {
+                Ok(status) => format!("it ended with {status}"),
+                Err(failure) => failure.cause().to_owned(),
+            }),
+            () = tokio::time::sleep(limit) => Err(format!("it was not ready within {}", human_duration(limit))),
+        }
     }
 
     /// How it ended, if it has.
