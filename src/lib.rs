@@ -24,6 +24,8 @@ pub mod escrow;
 // Layer 5
 pub mod rehearsal;
 pub mod report;
+// Layer 6
+pub mod station;
 // Layer 7
 pub mod demo;
 // Layer 8

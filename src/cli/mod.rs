@@ -17,7 +17,6 @@ pub mod render;
 pub mod report;
 pub mod show;
 pub mod snapshot;
-pub mod station;
 pub mod table;
 
 use std::io::{self, Write};
@@ -31,8 +30,8 @@ use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::catalog::Catalog;
+use crate::station::{Current, Station};
 use args::{Answer, Arguments, CatalogCommand, Command};
-use station::Station;
 
 /// A put that was stopped removes its temporary in this time; a thread that
 /// still reads a snapshot for an interrupted command is not waited for.
@@ -149,15 +148,24 @@ async fn answer(station: Station, command: Answer, json: bool, out: &mut dyn Wri
     let now = station.clock.now();
     match command {
         Answer::Snapshot(arguments) => snapshot::run(&station, &arguments, json, out).await,
-        Answer::List => list::print(&station.current_catalog(json).await?, json, out, now),
-        Answer::Show { id } => show::print(&station.current_catalog(json).await?, &id, json, out, now),
-        Answer::Report(arguments) => report::run(&station.current_catalog(json).await?, &arguments, json, out),
+        Answer::List => list::print(&current(&station, json).await?, json, out, now),
+        Answer::Show { id } => show::print(&current(&station, json).await?, &id, json, out, now),
+        Answer::Report(arguments) => report::run(&current(&station, json).await?, &arguments, json, out),
         Answer::Catalog { command: CatalogCommand::Rebuild } => {
             let history = station.reader()?.read().await?;
             let rebuilt = Catalog::rebuild(station.state_dir(), &history)?;
             catalog::print_rebuilt(&rebuilt, &history, json, out)
         }
     }
+}
+
+/// The catalog; where the ledger does not answer, with a warning.
+async fn current(station: &Station, json: bool) -> Result<Catalog, Failure> {
+    let Current { catalog, stale } = station.current_catalog().await?;
+    if let Some(failure) = stale {
+        render::warning(&mut render::Output(io::stderr()), &failure, json).map_err(render::unprinted)?;
+    }
+    Ok(catalog)
 }
 
 /// Stops at the next await when a signal came. Whatever was being stored is

@@ -1,37 +1,23 @@
 //! `holdfast rehearse` and `holdfast verify`.
 
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tokio_util::sync::CancellationToken;
 
 use super::render::{self, printable};
-use super::station::Station;
-use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
 use crate::base::units::human_duration;
-use crate::catalog::Catalog;
-use crate::escrow::seal::Identities;
-use crate::record::attestation::{Attestation, ReportRecord};
-use crate::record::{Record, Rung};
-use crate::rehearsal::{self, ACTIONS, RehearsalHost, Rehearsed, Request, Subject};
-use crate::report::{html, json, markdown};
-use crate::runbook::journal::{Entry, Event, Journal};
-use crate::runbook::model::Runbook;
-use crate::sandbox::Places;
-
-/// The restore that a rehearsal rehearses, unless `rehearsal.runbooks` has another.
-const RUNBOOK: &[u8] = include_bytes!("../../runbooks/etcd-restore.md");
-const RUNBOOK_FILE: &str = "etcd-restore.md";
-
-/// The kinds of record that a rehearsal signs.
-const SIGNED_HERE: [&str; 2] = [Attestation::NAMESPACE, ReportRecord::NAMESPACE];
+use crate::record::Rung;
+use crate::rehearsal::Rehearsed;
+use crate::report::json;
+use crate::runbook::journal::{Entry, Event};
+use crate::station::Station;
+use crate::station::rehearsal::{Asked, Told};
 
 #[derive(Debug, Args)]
 pub struct Rehearse {
@@ -80,85 +66,28 @@ pub async fn run(
     out: &mut dyn Write,
     cancel: CancellationToken,
 ) -> Result<Exit, Failure> {
-    let (signer, outbox, allowed) = (station.signer_of(&SIGNED_HERE)?, station.outbox()?, station.allowed_signers()?);
-    let catalog = station.current_catalog(json).await?;
-    let journal: Arc<dyn Journal> = Arc::new(Catalog::journal(station.state_dir())?);
-    let runbook = read_runbook(station.config.rehearsal.runbooks.as_deref())?;
-    let places = Places::usual(station.config.rehearsal.tools.as_deref(), |variable| std::env::var_os(variable));
-    let host = RehearsalHost {
-        config: &station.config,
-        stores: &station.stores,
-        allowed: &allowed,
-        snapshot_identity: identity(station.config.snapshots.identity_file.as_deref(), "snapshots.identity_file")?,
-        escrow_identity: identity(station.config.escrow.identity_file.as_deref(), "escrow.identity_file")?,
-        signer: &signer,
-        outbox: &outbox,
-        places: &places,
-        clock: station.clock.clone(),
-        entropy: station.entropy.clone(),
-    };
+    let asked =
+        Asked { snapshot: &arguments.id, until: arguments.to.into(), trigger: "person", resume: arguments.resume.as_ref() };
     let watch = |event: &Event| show_event(event, json);
-    let request = Request { until: arguments.to.into(), trigger: "person", runbook: &runbook, cancel, watch: &watch };
-    let rehearsed = match &arguments.resume {
-        Some(run) => {
-            refuse_reported(&catalog, run)?;
-            let id = journal.head(run)?.snapshot;
-            let subject = Subject::find(&catalog, &id, &station.config.host.name)?;
-            rehearsal::resume(&host, &subject, journal, &request, run).await?
-        }
-        None => {
-            tell_of_unfinished(journal.as_ref(), json)?;
-            let id = catalog.resolve(&arguments.id)?;
-            let subject = Subject::find(&catalog, &id, &station.config.host.name)?;
-            rehearsal::rehearse(&host, &subject, journal, &request).await?
-        }
-    };
-    let page = write_reports(station.state_dir(), &rehearsed)?;
-    warn(station, &rehearsed, json).await?;
+    let told = |text: &Told<'_>| tell(text, json);
+    let (rehearsed, page) = station.rehearse(&asked, cancel, &watch, &told).await?;
+    warn(&rehearsed, json)?;
     let printed = if json { print_json(out, &rehearsed) } else { print(out, &rehearsed, &page) };
     printed.map_err(render::unprinted)?;
     Ok(rehearsed.exit())
 }
 
-/// A run has one report: a second one would take numbers in this host's chain
-/// and never find a place in the ledger.
-///
-/// # Errors
-/// `run.journal` for a run that has a report.
-pub fn refuse_reported(catalog: &Catalog, run: &RunId) -> Result<(), Failure> {
-    if catalog.report(run)?.is_none() {
-        return Ok(());
-    }
-    let cause = "it has ended, and its report is in the ledger";
-    Err(Failure::new(&codes::RUN_JOURNAL, format!("run {run}"), cause).next(format!("read it with holdfast report {run}")))
-}
-
-/// A run that was cut off can be gone on with; nothing else names it.
-fn tell_of_unfinished(journal: &dyn Journal, json: bool) -> Result<(), Failure> {
-    let newest = journal.runs()?.into_iter().next();
-    for head in rehearsal::rehearse::unfinished(journal)?.into_iter().filter(|head| newest.as_ref() == Some(head)) {
-        let run = &head.run;
-        let text = format!("run {run} was cut off; to go on with it: holdfast rehearse --resume {run}");
-        render::note(&mut render::Output(io::stderr()), &text, json).map_err(render::unprinted)?;
-    }
-    Ok(())
-}
-
-fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failure> {
-    let missing = || {
-        Failure::new(&codes::CONFIG_SECTION_MISSING, key, "it is not set, and a rehearsal opens what is sealed")
-            .next("set it to the identity file of this rehearsal host, or run this on a host that has one")
+/// What is worth knowing before the first step.
+fn tell(told: &Told<'_>, json: bool) {
+    let err = &mut render::Output(io::stderr());
+    // A terminal that went away does not stop a rehearsal.
+    let _ = match told {
+        Told::Stale(failure) => render::warning(err, failure, json),
+        Told::CutOff(run) => {
+            let text = format!("run {run} was cut off; to go on with it: holdfast rehearse --resume {run}");
+            render::note(err, &text, json)
+        }
     };
-    Ok(Arc::new(Identities::load(path.ok_or_else(missing)?)?))
-}
-
-fn read_runbook(folder: Option<&Path>) -> Result<Runbook, Failure> {
-    let path = folder.map_or_else(|| PathBuf::from(RUNBOOK_FILE), |folder| folder.join(RUNBOOK_FILE));
-    let bytes = match folder {
-        Some(_) => std::fs::read(&path).map_err(|e| Failure::because(&codes::RUNBOOK_UNKNOWN, path.display(), &e))?,
-        None => RUNBOOK.to_vec(),
-    };
-    Runbook::parse(&bytes, ACTIONS).map_err(|mistakes| mistakes.into_failure(path.display()))
 }
 
 /// One line for each step that ended. With JSON it is for a person who watches,
@@ -177,25 +106,7 @@ fn show_event(event: &Event, json: bool) {
     let _ = if json { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
 }
 
-/// Keeps the three faces beside the catalog; the signed one is in the ledger.
-fn write_reports(state: &Path, rehearsed: &Rehearsed) -> Result<PathBuf, Failure> {
-    let folder = state.join("reports");
-    let failed = |e: io::Error| Failure::because(&codes::STATE_UNUSABLE, folder.display(), &e);
-    // They name objects of the cluster, down to those that nobody could read.
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
-    let page = folder.join(format!("{}.html", rehearsed.run));
-    let faces = [
-        ("html", html::render(&rehearsed.report)?),
-        ("md", markdown::render(&rehearsed.report)),
-        ("json", json::render(&rehearsed.report)?),
-    ];
-    for (ending, text) in faces {
-        std::fs::write(page.with_extension(ending), text).map_err(failed)?;
-    }
-    Ok(page)
-}
-
-async fn warn(station: &Station, rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
+fn warn(rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
     let err = &mut render::Output(io::stderr());
     for leftover in &rehearsed.leftovers {
         let text = format!("removed what a killed run had left: {}", leftover.directory.display());
@@ -203,11 +114,6 @@ async fn warn(station: &Station, rehearsed: &Rehearsed, json: bool) -> Result<()
     }
     for warning in &rehearsed.warnings {
         render::warning(err, warning, json).map_err(render::unprinted)?;
-    }
-    // The answer is signed already; the catalog follows when the ledger answers.
-    let refreshed = station.refresh().await;
-    if let (Err(failure), true) = (refreshed, rehearsed.warnings.is_empty()) {
-        render::warning(err, &failure, json).map_err(render::unprinted)?;
     }
     Ok(())
 }

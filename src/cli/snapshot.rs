@@ -6,64 +6,18 @@ use serde_json::json;
 
 use super::args;
 use super::render;
-use super::station::Station;
-use crate::backup::{BackupHost, Taken, take};
-use crate::base::codes;
+use crate::backup::Taken;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::{count, human_bytes};
-use crate::etcd::EtcdClient;
-use crate::record::Record;
-use crate::record::escrow::EscrowRecord;
-use crate::record::host::HostRecord;
-use crate::record::manifest::Manifest;
-use crate::record::receipt::Receipt;
-use crate::scan::capture::MemfdSink;
-
-/// The kinds of record that a snapshot signs.
-const SIGNED_HERE: [&str; 4] = [Manifest::NAMESPACE, Receipt::NAMESPACE, HostRecord::NAMESPACE, EscrowRecord::NAMESPACE];
+use crate::station::Station;
 
 /// Takes a snapshot and says what it needs.
 ///
 /// # Errors
-/// Those of [`take`]; nothing is visible then.
+/// Those of taking it; nothing is visible then.
 pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let etcd = station.config.etcd.as_ref().ok_or_else(|| {
-        Failure::new(
-            &codes::CONFIG_SECTION_MISSING,
-            "[etcd]",
-            "the section is missing, and a snapshot is taken from its endpoints",
-        )
-    })?;
-    if let Some(list) = station.config.sealed_to_the_example().first() {
-        let cause = "it still names a recipient of config.example.toml, and nobody can open what is sealed to it";
-        return Err(
-            Failure::new(&codes::CONFIG_INVALID, list, cause).next("make an identity with age-keygen and name its recipient")
-        );
-    }
-    let source = EtcdClient::new(etcd)?;
-    let signer = station.signer_of(&SIGNED_HERE)?;
-    let outbox = station.outbox()?;
-    let known = station.known().await?;
-    let host = BackupHost {
-        config: &station.config,
-        source: &source,
-        sink: |limit| Ok(Box::new(MemfdSink::new(limit)?)),
-        snapshots: station.snapshots.as_ref(),
-        escrow: station.escrow.as_ref(),
-        stores: &station.stores,
-        signer: &signer,
-        outbox: &outbox,
-        known: &known,
-        clock: station.clock.as_ref(),
-        entropy: station.entropy.as_ref(),
-    };
-    let mut taken = take(&host, arguments.degraded.as_deref()).await?;
-    // The snapshot exists; a ledger that is down only delays what others see.
-    let refreshed = station.refresh().await;
-    if let (Err(failure), false) = (refreshed, taken.warnings.iter().any(|told| told.code() == &codes::LEDGER_UNREACHABLE)) {
-        taken.warnings.push(failure);
-    }
+    let taken = station.take_snapshot(arguments.degraded.as_deref()).await?;
     print(&taken, json, out, &mut render::Output(std::io::stderr())).map_err(render::unprinted)?;
     Ok(taken.exit())
 }

@@ -1,10 +1,10 @@
 //! What the catalog answers.
 
-use holdfast::cli::rehearse::refuse_reported;
 use holdfast::ledger::{Ledger, Place};
 use holdfast::record::attestation::Attestation;
 use holdfast::record::manifest::Quality;
 use holdfast::record::{Link, Rung};
+use holdfast::station::rehearsal::refuse_reported;
 
 use super::{folded, history, site};
 use crate::ledger::records::{KEY1, KEY2, LINEAGE, Site, attestation, host, id, layout, manifest, need};

@@ -1,10 +1,17 @@
-//! What a command opens: configuration, stores, keys of this host, catalog.
+//! One host at work: what its configuration opens, and the two things it does.
+//!
+//! Owns: opening the stores, keys, outbox and catalog of a configuration, and
+//! the whole way of a snapshot ([`snapshot`]) and of a rehearsal
+//! ([`rehearsal`]), the same for a person at the command line and for the
+//! daemon. Must never: print, or decide when something is due.
+
+pub mod rehearsal;
+pub mod snapshot;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::render;
 use crate::backup::take::Known;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::codes;
@@ -125,24 +132,23 @@ impl Station {
     }
 
     /// The catalog as the ledger has it now; as it was last seen when the ledger
-    /// does not answer, with a warning in the form that `json` asks for.
+    /// does not answer, with the reason.
     ///
     /// # Errors
     /// `catalog.broken`; why the ledger gave no answer, where the catalog has
     /// never seen it or the configuration is to blame.
-    pub async fn current_catalog(&self, json: bool) -> Result<Catalog, Failure> {
+    pub async fn current_catalog(&self) -> Result<Current, Failure> {
         // What cannot be opened cannot answer, whatever the ledger says.
         let catalog = self.catalog()?;
         let failure = match self.refresh().await {
-            Ok(catalog) => return Ok(catalog),
+            Ok(catalog) => return Ok(Current { catalog, stale: None }),
             Err(failure) => failure,
         };
         if failure.exit() == Exit::Usage || catalog.latest()?.is_none() {
             return Err(failure);
         }
         let failure = failure.next("repair the ledger; until then this host answers by what it last saw of it");
-        render::warning(&mut render::Output(std::io::stderr()), &failure, json).map_err(render::unprinted)?;
-        Ok(catalog)
+        Ok(Current { catalog, stale: Some(failure) })
     }
 
     /// What this host deposited and recorded before.
@@ -159,4 +165,11 @@ impl Station {
         let receipts = catalog.receipts_standing(name)?;
         Ok(Known { receipts, host: catalog.host_record(name)? })
     }
+}
+
+/// The catalog, and why it may be behind the ledger.
+#[derive(Debug)]
+pub struct Current {
+    pub catalog: Catalog,
+    pub stale: Option<Failure>,
 }
