@@ -14,7 +14,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: tools
-tools: ## provide system packages, Rust, Go, etcd, etcdctl, etcdutl and kube-apiserver
+tools: ## provide system packages, Rust, Go, etcd, etcdctl, etcdutl, kube-apiserver, kubectl and versitygw
 	@tools/provide
 
 .PHONY: compilers
@@ -38,7 +38,7 @@ lint: compilers ## formatting, clippy, the rules of tests/tidy.rs, shell syntax
 	@for script in $(SHELL_SCRIPTS); do bash -n "$$script"; done
 
 .PHONY: test
-test: tools ## all tests, with real etcd and kube-apiserver, and their count
+test: tools ## all tests, with real etcd, kube-apiserver and S3, and their count
 	@mkdir -p target
 	@$(WITH_TOOLCHAINS) cargo test --locked --no-fail-fast 2>&1 | tee target/test.log
 	@awk '/^test result: / { passed += $$4; failed += $$6 } END { printf "%d passed, %d failed\n", passed, failed }' target/test.log

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
-const TOOLS: [&str; 4] = ["etcd", "etcdctl", "etcdutl", "kube-apiserver"];
+const TOOLS: [&str; 6] = ["etcd", "etcdctl", "etcdutl", "kube-apiserver", "kubectl", "versitygw"];
 
 /// What the script itself is written with; every bare Debian has it, curl and xz apart.
 const BASE: [&str; 22] = [
@@ -44,7 +44,7 @@ const BASE: [&str; 22] = [
 ];
 
 /// What the packages bring, as empty stand-ins.
-const PACKAGED: [&str; 9] = ["age", "cc", "ip", "nsenter", "protoc", "ps", "ssh-keygen", "unshare", "zstd"];
+const PACKAGED: [&str; 10] = ["age", "cc", "ip", "nsenter", "protoc", "ps", "ssh-keygen", "systemd-analyze", "unshare", "zstd"];
 
 #[test]
 fn a_bare_machine_gets_toolchains_and_tools_once() {
@@ -58,6 +58,8 @@ fn a_bare_machine_gets_toolchains_and_tools_once() {
         "build etcdctl 3.6.",
         "build etcdutl 3.6.",
         "build kube-apiserver 1.34.",
+        "build kubectl 1.34.",
+        "build versitygw 1.8.",
     ] {
         assert!(
             first.text.lines().any(|line| line.starts_with(what) && line.ends_with(" s")),
@@ -201,7 +203,7 @@ fn a_fitting_program_is_used_and_another_version_is_not() {
     assert!(output.text.contains(&format!("etcd 3.6.4: {}", chosen.join("etcd").display())), "{}", output.text);
     assert!(output.text.contains(&format!("etcdctl 3.6.8: {}", machine.bin().join("etcdctl").display())), "{}", output.text);
     assert!(output.text.contains("does not fit, 3.6 is needed"), "{}", output.text);
-    assert_eq!(TOOLS.map(|tool| machine.cached_tool(tool).is_some()), [false, false, true, true]);
+    assert_eq!(TOOLS.map(|tool| machine.cached_tool(tool).is_some()), [false, false, true, true, true, true]);
 }
 
 #[test]
@@ -417,10 +419,17 @@ impl Machine {
     }
 }
 
-const PINNING_FILES: [&str; 4] = ["tools/etcd/go.mod", "tools/etcd/go.sum", "tools/kubernetes/go.mod", "tools/kubernetes/go.sum"];
+const PINNING_FILES: [&str; 6] = [
+    "tools/etcd/go.mod",
+    "tools/etcd/go.sum",
+    "tools/kubernetes/go.mod",
+    "tools/kubernetes/go.sum",
+    "tools/versitygw/go.mod",
+    "tools/versitygw/go.sum",
+];
 
 /// Writes a program that prints the version pinned by the go.mod beside it.
-const GO_BUILD: &str = r#"version=$(sed -nE 's/^.*(server\/v3|require k8s.io\/kubernetes) v([0-9.]+)$/\2/p' go.mod)
+const GO_BUILD: &str = r#"version=$(sed -nE 's/^.*(server\/v3|require k8s.io\/kubernetes|require github.com\/versity\/versitygw) v([0-9.]+)$/\2/p' go.mod)
 printf '#!/usr/bin/env bash\necho version: %s\n' "$version" >"$out"
 chmod +x "$out""#;
 
