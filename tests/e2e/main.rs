@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
 mod demo;
+mod etcd_cluster;
 mod inspect;
 mod rehearse;
 mod rehearse_bad_input;
+#[path = "../rig/mod.rs"]
+mod rig;
 mod scene;
 mod snapshot;
 mod wrong_keys;

@@ -1,0 +1,6 @@
+//! Real servers on loopback for tests of any binary: `#[path = "../rig/mod.rs"] mod rig;`.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub mod certificates;
+pub mod etcd;
