@@ -17,6 +17,9 @@ mod ledger;
 mod record;
 mod report;
 mod runbook;
+#[path = "../rig/s3.rs"]
+mod s3;
+mod s3_rig;
 mod sandbox;
 mod store;
 mod test_key;
