@@ -46,13 +46,15 @@ pub struct Depositor<'a> {
 
 impl Depositor<'_> {
     /// Does a receipt still stand for a key: the same material, sealed to the
-    /// same people, under the names where readers look, and not long ago?
+    /// same people, in this store, under the names where readers look, and not
+    /// long ago?
     #[must_use]
     pub fn is_covered(&self, key: &LocalKey, receipt: &Receipt) -> bool {
         let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
         let folder = format!("{}/", self.escrow.escrow_key(key.fingerprint()));
         let deposited: Option<Timestamp> = receipt.deposited.parse().ok();
         receipt.fingerprint == *key.fingerprint()
+            && receipt.store == self.store.describe()
             && receipt.escrow_record.key.starts_with(&folder)
             && set(&receipt.sealed_to) == set(self.recipients.names())
             && deposited.is_some_and(|deposited| self.clock.now().duration_since(deposited) < RENEWAL)
@@ -123,6 +125,7 @@ impl Depositor<'_> {
                 fingerprint: key.fingerprint().clone(),
                 provider: key.provider().as_str().to_owned(),
                 name: key.name().to_owned(),
+                store: self.store.describe(),
                 escrow_record: RecordRef { key: record_path.to_owned(), sha256 },
                 sealed_to: self.recipients.names().to_vec(),
                 deposited: rfc3339(now),

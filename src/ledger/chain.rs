@@ -102,6 +102,7 @@ mod tests {
             fingerprint: "hf1-00112233445566778899aabbccddeeff".parse().unwrap(),
             provider: "aescbc".into(),
             name: "key1".into(),
+            store: "fs /srv/escrow".to_owned(),
             escrow_record: RecordRef { key: "k".into(), sha256: Sha256::of(b"") },
             sealed_to: vec![],
             deposited: "2026-12-01T13:00:00Z".into(),

@@ -15,6 +15,9 @@ pub struct Receipt {
     pub fingerprint: Fingerprint,
     pub provider: String,
     pub name: String,
+    /// The escrow store as its host knows it, without credentials: a receipt says
+    /// nothing about another one.
+    pub store: String,
     /// The escrow record's path in the escrow store, and its digest.
     pub escrow_record: RecordRef,
     pub sealed_to: Vec<String>,

@@ -1,6 +1,7 @@
 //! The order of writes, and what a snapshot says of itself.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use holdfast::base::digest::Sha256;
@@ -9,7 +10,8 @@ use holdfast::base::failure::Failure;
 use holdfast::etcd::scripted::ScriptedSource;
 use holdfast::etcd::{MemberStatus, MessageStream, Source};
 use holdfast::record::manifest::{Proof, Quality};
-use holdfast::store::layers::OperationKind;
+use holdfast::store::layers::{FaultStore, OperationKind};
+use holdfast::store::mem::MemStore;
 use holdfast::store::{Store, read_small};
 
 use super::bench::{Bench, Keys};
@@ -97,6 +99,19 @@ async fn a_second_snapshot_does_not_deposit_again_what_a_receipt_covers() {
     "elsewhere".clone_into(&mut bench.config.escrow.prefix);
     bench.take().await.unwrap();
     assert_eq!(bench.escrow.operations().len(), 4 * first, "another prefix asks for new deposits");
+}
+
+#[tokio::test]
+async fn a_receipt_says_nothing_about_another_escrow_store() {
+    let mut bench = Bench::new(Keys::All);
+    bench.take().await.unwrap();
+    bench.known = super::faults::known(&super::faults::history(&bench).await);
+    bench.escrow = Arc::new(FaultStore::new(Arc::new(MemStore::new("escrow after a move"))));
+    let taken = bench.take().await.unwrap();
+    assert!(bench.escrow.operations().len() >= 9, "every key is deposited in the new store");
+    for record in taken.manifest.keys.iter().filter_map(|key| key.escrow_record.as_ref()) {
+        read_small(bench.escrow.as_ref(), &record.key.parse().unwrap(), 1 << 20).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ pub fn receipt(link: Link, fingerprint: &str, clock: &str) -> Receipt {
         schema: 1,
         path: format!("backup/prod/receipts/{fingerprint}/{stem}.json"),
         signer: link,
+        store: "fs /srv/escrow".to_owned(),
         escrow_record: RecordRef { key: format!("backup/prod/keys/{fingerprint}/{stem}.json"), sha256: Sha256::of(b"") },
         fingerprint,
         provider: "aescbc".into(),
