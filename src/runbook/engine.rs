@@ -54,9 +54,10 @@ pub fn next<'a>(runbook: &'a Runbook, events: &[Event], until: Rung, process: &P
     if let Some((step, attempt)) = standing.open {
         return Decision::Settle { step: step.to_owned(), attempt };
     }
-    let outcome = outcome(runbook, &standing, until);
-    if standing.finished {
-        return Decision::Finish(outcome);
+    let outcome = outcome(runbook.steps.iter().filter(|step| step.is_in(until)).collect(), &standing);
+    if let Some((result, reached)) = standing.finished {
+        // A run that was left had no closing steps: it says itself how it ended.
+        return Decision::Finish(Outcome { result, reached, failure: outcome.failure });
     }
     let climbing = || runbook.steps.iter().filter(|step| !step.always && step.is_in(until));
     let stopped = standing.interrupted
@@ -80,6 +81,21 @@ pub fn next<'a>(runbook: &'a Runbook, events: &[Event], until: Rung, process: &P
     }
 }
 
+/// Has nothing failed or been interrupted so far?
+#[must_use]
+pub fn is_on_course(runbook: &Runbook, events: &[Event], until: Rung) -> bool {
+    let standing = Standing::of(events);
+    let failed = |step: &&Step| step.is_in(until) && matches!(standing.end(step), End::Failed(_));
+    !standing.interrupted && !runbook.steps.iter().any(|step| failed(&step))
+}
+
+/// How a run stands without the steps that always run, for one whose result is kept.
+#[must_use]
+pub fn climbed(runbook: &Runbook, events: &[Event], until: Rung) -> Outcome {
+    let steps = runbook.steps.iter().filter(|step| !step.always && step.is_in(until));
+    outcome(steps.collect(), &Standing::of(events))
+}
+
 /// How the last attempt of a step ended.
 #[derive(Debug, Clone, Copy)]
 enum End<'e> {
@@ -95,12 +111,12 @@ struct Standing<'e> {
     ends: HashMap<&'e str, (u32, End<'e>)>,
     open: Option<(&'e str, u32)>,
     interrupted: bool,
-    finished: bool,
+    finished: Option<(RunResult, Option<Rung>)>,
 }
 
 impl<'e> Standing<'e> {
     fn of(events: &'e [Event]) -> Self {
-        let mut standing = Self { ends: HashMap::new(), open: None, interrupted: false, finished: false };
+        let mut standing = Self { ends: HashMap::new(), open: None, interrupted: false, finished: None };
         for event in events {
             let end = match &event.entry {
                 Entry::Started { .. } => {
@@ -114,8 +130,8 @@ impl<'e> Standing<'e> {
                     standing.interrupted = true;
                     continue;
                 }
-                Entry::Finished { .. } => {
-                    standing.finished = true;
+                Entry::Finished { result, reached } => {
+                    standing.finished = Some((*result, *reached));
                     continue;
                 }
             };
@@ -138,25 +154,25 @@ impl<'e> Standing<'e> {
     }
 }
 
-fn outcome(runbook: &Runbook, standing: &Standing<'_>, until: Rung) -> Outcome {
-    let steps = || runbook.steps.iter().filter(|step| step.is_in(until));
-    let succeeded = |step: &Step| matches!(standing.end(step), End::Succeeded(_));
-    let failure = steps().find_map(|step| match standing.end(step) {
+/// `steps` are those of the runbook that belong to the run.
+fn outcome(steps: Vec<&Step>, standing: &Standing<'_>) -> Outcome {
+    let succeeded = |step: &&Step| matches!(standing.end(step), End::Succeeded(_));
+    let failure = steps.iter().find_map(|step| match standing.end(step) {
         End::Failed(failure) => Some((step.id.clone(), failure.clone())),
         _ => None,
     });
     let mut reached = None;
-    for step in steps().filter(|step| !step.always) {
+    for step in steps.iter().filter(|step| !step.always) {
         if !succeeded(step) {
             // This step's own rung is not reached, and none above it.
-            reached = steps().filter_map(|other| other.rung).filter(|rung| Some(*rung) < step.rung).max();
+            reached = steps.iter().filter_map(|other| other.rung).filter(|rung| Some(*rung) < step.rung).max();
             break;
         }
         reached = step.rung;
     }
     let result = if standing.interrupted {
         RunResult::Interrupted
-    } else if steps().all(succeeded) {
+    } else if steps.iter().all(succeeded) {
         RunResult::Passed
     } else {
         RunResult::Failed

@@ -79,15 +79,24 @@ impl Driver<'_> {
     /// journal could not be read or written: then nothing more is started, the
     /// run stays unfinished, and it can be gone on with.
     pub async fn drive(&self, actions: &mut dyn Actions) -> Result<Outcome, Failure> {
-        if self.runbook.digest != self.head.runbook_digest {
-            return Err(Failure::new(
-                &codes::RUN_JOURNAL,
-                format_args!("run {}", self.head.run),
-                "the runbook has changed since the run began",
-            )
-            .next("restore the runbook's old text, or start a new run"));
-        }
-        let mut history = self.read().await?;
+        let ended = self.drive_to(actions, &|_| false).await?;
+        ended.ok_or_else(|| {
+            Failure::new(&codes::RUN_JOURNAL, format_args!("run {}", self.head.run), "it paused, and was not asked to")
+        })
+    }
+
+    /// As [`Driver::drive`], but pauses before a step that `pause` names, while
+    /// all has gone well: then there is no outcome yet, and what the steps made stands.
+    /// The same driver goes on from there.
+    ///
+    /// # Errors
+    /// As [`Driver::drive`].
+    pub async fn drive_to(
+        &self,
+        actions: &mut dyn Actions,
+        pause: &(dyn Fn(&Step) -> bool + Send + Sync),
+    ) -> Result<Option<Outcome>, Failure> {
+        let mut history = self.open().await?;
         let mut prepared = self.process == self.head.process;
         loop {
             match engine::next(self.runbook, history.events(), self.head.until, &self.process) {
@@ -95,8 +104,15 @@ impl Driver<'_> {
                     let cause = "the process ended before it could say how the step ended".to_owned();
                     self.write(&mut history, Entry::Unknown { step, attempt, cause }).await?;
                 }
-                Decision::Run { step, .. } if self.cancel.is_cancelled() && !step.always && !interrupted(&history) => {
+                Decision::Run { step, .. }
+                    if self.cancel.is_cancelled() && (!step.always || pause(step)) && !interrupted(&history) =>
+                {
                     self.write(&mut history, Entry::Interrupted {}).await?;
+                }
+                Decision::Run { step, .. }
+                    if pause(step) && engine::is_on_course(self.runbook, history.events(), self.head.until) =>
+                {
+                    return Ok(None);
                 }
                 Decision::Run { step, attempt } => {
                     if !prepared {
@@ -109,10 +125,32 @@ impl Driver<'_> {
                     if !matches!(history.events().last().map(|last| &last.entry), Some(Entry::Finished { .. })) {
                         self.write(&mut history, Entry::Finished { result: outcome.result, reached: outcome.reached }).await?;
                     }
-                    return Ok(outcome);
+                    return Ok(Some(outcome));
                 }
             }
         }
+    }
+
+    /// Ends a run that paused before the steps that always run: what the run
+    /// made stays, and whoever keeps it removes it.
+    ///
+    /// # Errors
+    /// As [`Driver::drive`].
+    pub async fn leave(&self) -> Result<Outcome, Failure> {
+        let mut history = self.open().await?;
+        let outcome = engine::climbed(self.runbook, history.events(), self.head.until);
+        self.write(&mut history, Entry::Finished { result: outcome.result, reached: outcome.reached }).await?;
+        Ok(outcome)
+    }
+
+    /// The run's history, if it is a run of this very page.
+    async fn open(&self) -> Result<History, Failure> {
+        if self.runbook.digest == self.head.runbook_digest {
+            return self.read().await;
+        }
+        let object = format_args!("run {}", self.head.run).to_string();
+        Err(Failure::new(&codes::RUN_JOURNAL, object, "the runbook has changed since the run began")
+            .next("restore the runbook's old text, or start a new run"))
     }
 
     /// One step: journaled, done, journaled.

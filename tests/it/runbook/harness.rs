@@ -139,10 +139,18 @@ impl Life {
     }
 
     pub async fn live(&mut self, runbook: &Runbook, head: &RunHead, journal: Arc<dyn Journal>) -> Result<Outcome, Failure> {
-        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        let driver =
-            Driver { runbook, head, journal, clock, process: self.process.clone(), cancel: self.cancel.clone(), watch: &|_| {} };
+        let driver = self.driver(runbook, head, journal);
         driver.drive(&mut self.actions).await
+    }
+
+    pub fn driver<'a>(&self, runbook: &'a Runbook, head: &'a RunHead, journal: Arc<dyn Journal>) -> Driver<'a> {
+        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
+        Driver { runbook, head, journal, clock, process: self.process.clone(), cancel: self.cancel.clone(), watch: &|_| {} }
+    }
+
+    /// As somebody does who presses ^C between two steps.
+    pub fn interrupt(&self) {
+        self.cancel.cancel();
     }
 }
 

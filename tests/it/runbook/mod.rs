@@ -3,4 +3,5 @@
 mod harness;
 mod journal;
 pub mod page;
+mod pause;
 mod properties;
