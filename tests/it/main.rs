@@ -16,9 +16,9 @@ mod k8s_vectors;
 mod ledger;
 mod record;
 mod report;
+#[path = "../rig/mod.rs"]
+mod rig;
 mod runbook;
-#[path = "../rig/s3.rs"]
-mod s3;
 mod s3_rig;
 mod sandbox;
 mod store;

@@ -3,7 +3,7 @@
 use aws_sdk_s3::error::ProvideErrorMetadata;
 use aws_sdk_s3::primitives::ByteStream;
 
-use crate::s3::{Grant, S3Server};
+use crate::rig::s3::{Grant, S3Server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_keeps_policies_exactly_and_survives_a_restart() {

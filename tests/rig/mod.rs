@@ -2,5 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod apiserver;
 pub mod certificates;
 pub mod etcd;
+pub mod s3;

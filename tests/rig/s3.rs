@@ -1,8 +1,5 @@
 //! A real S3 server on loopback, with users and bucket policies: versitygw over
 //! a temporary directory. It ends with the value that holds it.
-//!
-//! Shared by the test binaries through `#[path]`; each uses a part of it.
-#![allow(dead_code, reason = "no test binary needs all of it")]
 
 use std::collections::BTreeMap;
 use std::fs;
