@@ -43,6 +43,8 @@ codes! {
     STORE_UNREACHABLE = "store.unreachable", CouldNotRun, true, "the store did not answer", "check the store and the network, then run the command again";
     STORE_FULL = "store.full", CouldNotRun, false, "the store has no room for the object", "free space in the store";
     STORE_BROKEN = "store.broken", CouldNotRun, false, "the store answered with something that makes no sense", "check the store named";
+    STORE_CREDENTIAL = "store.credential", Usage, false, "the credential of a store is missing or malformed", "correct what the credentials section of the store names";
+    STORE_TLS = "store.tls", CouldNotRun, false, "the store's certificate was not accepted", "check the certificate of the endpoint, and name its authority as ca of the store";
     STORE_ALTERED = "store.altered", Bad, false, "an object differs from what its signed record says", "treat the store as damaged or tampered with; choose another snapshot";
     ETCD_UNREACHABLE = "etcd.unreachable", CouldNotRun, true, "no etcd endpoint answered", "check that etcd runs and that endpoints and certificates are right";
     ETCD_TLS = "etcd.tls", CouldNotRun, false, "TLS with etcd failed", "check etcd.ca, etcd.cert and etcd.key against the member's certificate";

@@ -9,7 +9,8 @@ use toml::de::{DeTable, DeValue};
 use super::section::{Section, Walk};
 use super::separation::Separation;
 use super::{
-    BackupConfig, Config, EtcdConfig, HostConfig, LedgerConfig, RehearsalConfig, SealedStoreConfig, StoreConfig, defaults, value,
+    BackupConfig, Config, EtcdConfig, HostConfig, LedgerConfig, RehearsalConfig, SealedStoreConfig, StoreConfig, defaults, s3,
+    value,
 };
 
 /// Nothing that an operator waits for takes less than a second or more than a day.
@@ -132,16 +133,23 @@ fn ledger(mut section: Section<'_, '_>, separation: &mut Separation) -> Option<L
 /// Each kind is a table of its own, so that every mistake has its place and two
 /// kinds at once are one.
 fn store(mut section: Section<'_, '_>, separation: &mut Separation) -> Option<StoreConfig> {
-    let mut fs = section.section("fs");
-    if section.is_present() && !section.has("fs") {
-        section.missing("fs", ": it is the kind of store that this version knows");
+    let (is_fs, is_s3) = (section.has("fs"), section.has("s3"));
+    if section.is_present() && !is_fs && !is_s3 {
+        section.wrong_itself("must say what kind of store it is: fs or s3");
+    } else if is_fs && is_s3 {
+        section.wrong_itself("must be one kind of store: fs or s3");
     }
+    let mut fs = section.section("fs");
     let path = fs.required("path", value::path);
     let name = fs.name().to_owned();
     fs.finish();
+    let s3 = s3::check(section.section("s3"), separation);
     section.finish();
     separation.place(name, path.as_ref());
-    Some(StoreConfig::Fs { path: path?.into_inner() })
+    match path {
+        Some(path) => Some(StoreConfig::Fs { path: path.into_inner() }),
+        None => s3.map(StoreConfig::S3),
+    }
 }
 
 fn rehearsal(mut section: Section<'_, '_>) -> RehearsalConfig {
@@ -157,10 +165,10 @@ fn rehearsal(mut section: Section<'_, '_>) -> RehearsalConfig {
     rehearsal
 }
 
-fn timeout(value: &DeValue<'_>) -> Result<Duration, String> {
+pub(super) fn timeout(value: &DeValue<'_>) -> Result<Duration, String> {
     value::duration(value, TIMEOUTS)
 }
 
-fn bare<T>(found: Option<Spanned<T>>) -> Option<T> {
+pub(super) fn bare<T>(found: Option<Spanned<T>>) -> Option<T> {
     found.map(Spanned::into_inner)
 }

@@ -29,6 +29,15 @@ pub const COMPRESSION_LEVEL: i32 = 3;
 /// The first part of every object's name, so that a store can be shared with other programs.
 pub const PREFIX: &str = "holdfast";
 
+/// Where servers of one's own say nothing else; it goes into signatures only.
+pub const REGION: &str = "us-east-1";
+/// As every program that reads such a file.
+pub const PROFILE: &str = "default";
+/// Four of them lie in memory at once; 10,000 of them are ten times what etcd supports.
+pub const PART_SIZE: u64 = 8 << 20;
+/// A part at 70 KiB/s; a busy server has been seen to take a minute to join parts.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(2 * 60);
+
 /// Large files that may vanish at a reboot, and not `/tmp`, which is often memory.
 pub const SCRATCH_DIR: &str = "/var/tmp/holdfast";
 /// A rehearsal without root is worth more than none, and says that it had no fence.

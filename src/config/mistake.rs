@@ -16,7 +16,13 @@ const MOST_SHOWN: usize = 50;
 const WIDEST_LINE: usize = 160;
 
 /// Keys whose value names a file with a secret in it: people paste the secret itself.
-const PATHS_TO_SECRETS: [&str; 4] = ["identity_file", "signing_key", "key", "encryption_config"];
+const PATHS_TO_SECRETS: [&str; 5] = ["identity_file", "signing_key", "key", "encryption_config", "file"];
+
+/// Keys whose value names where a credential is: people paste the credential itself.
+const NAMES_OF_CREDENTIALS: [&str; 3] = ["profile", "environment", "systemd"];
+
+/// Longer than the names that people give, shorter than a secret key.
+const LONGEST_NAME: usize = 32;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone)]
@@ -143,10 +149,13 @@ fn looks_secret(text: &str) -> bool {
     ["age-secret-key", "private key", "@"].iter().any(|mark| lower.contains(mark))
 }
 
-/// Is this anything but a path, where the path of a secret belongs?
+/// Is this anything but a path, where the path of a secret belongs, or anything
+/// but a name, where a credential's belongs?
 fn pasted(name: &str, value: &str) -> bool {
     let name = name.rsplit('.').next().unwrap_or(name);
-    PATHS_TO_SECRETS.contains(&name) && !["\"/", "\".", "\"~", "'/"].iter().any(|start| value.trim_start().starts_with(start))
+    let is_path = || ["\"/", "\".", "\"~", "'/"].iter().any(|start| value.trim_start().starts_with(start));
+    let is_name = || value.trim().len() <= LONGEST_NAME && !value.contains(['/', '+']);
+    (PATHS_TO_SECRETS.contains(&name) && !is_path()) || (NAMES_OF_CREDENTIALS.contains(&name) && !is_name())
 }
 
 /// The nearest header above a line, without its brackets.

@@ -9,9 +9,11 @@
 //! Invariant: a [`Config`] exists only if nothing was wrong with the file.
 
 mod check;
+pub mod credential;
 pub mod defaults;
 pub mod load;
 mod mistake;
+pub mod s3;
 mod section;
 mod separation;
 mod value;
@@ -22,6 +24,7 @@ use std::time::Duration;
 use crate::base::ids::{ClusterName, Principal};
 
 pub use load::{load, parse};
+pub use s3::{Checksums, S3Config};
 
 /// Where the configuration lies unless `--config` says otherwise.
 pub const DEFAULT_PATH: &str = "/etc/holdfast/holdfast.toml";
@@ -105,11 +108,13 @@ pub struct LedgerConfig {
     pub prefix: String,
 }
 
-/// What kind of store, and where. S3 and Swift join here.
+/// What kind of store, and where. Swift joins here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreConfig {
     /// A directory.
     Fs { path: PathBuf },
+    /// A bucket.
+    S3(S3Config),
 }
 
 /// `[rehearsal]`: how restores are rehearsed.
@@ -156,9 +161,12 @@ impl Config {
             ("escrow.store.fs", &self.escrow.store),
             ("ledger.store.fs", &self.ledger.store),
         ];
-        let unseparated = stores.into_iter().map(|(about, StoreConfig::Fs { path })| Note {
-            about,
-            text: format!("no credential separation: whoever is root on this host can read and destroy {}", path.display()),
+        let unseparated = stores.into_iter().filter_map(|(about, store)| match store {
+            StoreConfig::Fs { path } => Some(Note {
+                about,
+                text: format!("no credential separation: whoever is root on this host can read and destroy {}", path.display()),
+            }),
+            StoreConfig::S3(_) => None,
         });
         let unreadable = self.sealed_to_the_example().into_iter().map(|about| Note {
             about,

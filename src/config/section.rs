@@ -138,6 +138,11 @@ impl<'w, 'i> Section<'w, 'i> {
         self.walk.note(Mistake::new(Kind::Missing, self.place.clone(), format!("{} is missing{why}", self.full(key))));
     }
 
+    /// Notes what is wrong with this table as a whole.
+    pub fn wrong_itself(&self, must: &str) {
+        self.walk.note(Mistake::new(Kind::Invalid, self.place.clone(), format!("{} {must}", self.path)));
+    }
+
     /// Notes every key that nobody asked for.
     pub fn finish(self) {
         let Some(table) = self.table else { return };

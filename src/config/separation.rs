@@ -1,25 +1,31 @@
 //! Snapshots and keys never share a place or a recipient: the refusals.
 //!
 //! Owns: comparing the places, recipients and secret files of one
-//! configuration. Directories are compared as the kernel knows them, so that
-//! symbolic links, `..`, trailing slashes and bind mounts hide nothing that is
-//! there when the file is read. Rules for buckets and credentials join here.
+//! configuration ([`directories`], [`buckets`] and credentials). No two stores
+//! share a directory or a bucket. Snapshots and escrow share no credential
+//! either, as far as it can be read where this runs: a command that uses one
+//! store must not fail for the credential of another.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+mod buckets;
+mod directories;
+
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 use toml::Spanned;
 
+use super::credential::{Credential, CredentialSource};
 use super::mistake::{Kind, Mistake};
 use super::section::Walk;
+pub(super) use buckets::Bucket;
+use directories::{Known, contains, overlap};
 
 /// What must be kept apart, gathered while the file is checked.
 #[derive(Debug, Default)]
 pub(super) struct Separation {
     places: Vec<Directory>,
+    buckets: Vec<Bucket>,
+    credentials: Vec<Used>,
     sealed: Vec<Sealed>,
     secrets: Vec<SecretFile>,
 }
@@ -29,6 +35,14 @@ pub(super) struct Separation {
 struct Directory {
     section: String,
     path: PathBuf,
+    span: Range<usize>,
+}
+
+/// The credential of an S3 store.
+#[derive(Debug)]
+struct Used {
+    section: String,
+    source: CredentialSource,
     span: Range<usize>,
 }
 
@@ -51,6 +65,14 @@ struct SecretFile {
 impl Separation {
     pub fn place(&mut self, section: String, path: Option<&Spanned<PathBuf>>) {
         self.places.extend(path.map(|path| Directory { section, path: path.get_ref().clone(), span: path.span() }));
+    }
+
+    pub fn bucket(&mut self, bucket: Bucket) {
+        self.buckets.push(bucket);
+    }
+
+    pub fn credential(&mut self, section: String, source: &Spanned<CredentialSource>) {
+        self.credentials.push(Used { section, source: source.get_ref().clone(), span: source.span() });
     }
 
     pub fn sealed(&mut self, section: String, recipients: &[Spanned<String>], identity_file: Option<&Spanned<PathBuf>>) {
@@ -78,12 +100,37 @@ impl Separation {
                 walk.note(apart(message, &secret.span, &second.span, &second.section));
             }
         }
+        for (i, second) in self.buckets.iter().enumerate() {
+            for first in self.buckets[..i].iter().filter(|first| first.is_same(second)) {
+                let message = format!("[{}] is the same bucket as [{}], whatever their prefixes", second.section, first.section);
+                walk.note(apart(message, &second.span, &first.span, &first.section));
+            }
+        }
+        self.shared_credentials(walk);
         for (i, second) in self.sealed.iter().enumerate() {
             for first in &self.sealed[..i] {
                 shared_recipients(walk, first, second);
             }
         }
     }
+
+    /// The ledger's credential may be that of another store: it holds no secret,
+    /// and every host may read it.
+    fn shared_credentials(&self, walk: &Walk) {
+        let of = |section: &str| self.credentials.iter().find(|used| used.section.starts_with(section));
+        let (Some(first), Some(second)) = (of("snapshots."), of("escrow.")) else { return };
+        let same = first.source == second.source
+            || matches!((read(first), read(second)), (Some(a), Some(b)) if a.access_key_id == b.access_key_id);
+        if same {
+            let message = format!("[{}] has the credential of [{}]: whoever gets one gets both", second.section, first.section);
+            walk.note(apart(message, &second.span, &first.span, &first.section));
+        }
+    }
+}
+
+/// A credential that cannot be read here is told by the command that needs it.
+fn read(used: &Used) -> Option<Credential> {
+    used.source.read(&|name| std::env::var_os(name)).ok()
 }
 
 fn shared_recipients(walk: &Walk, first: &Sealed, second: &Sealed) {
@@ -105,120 +152,4 @@ fn apart(message: String, here: &Range<usize>, there: &Range<usize>, section: &s
     let mut mistake = Mistake::new(Kind::NotSeparated, Some(here.clone()), message);
     mistake.other = Some((there.clone(), format!("[{section}] says so here")));
     mistake
-}
-
-/// How the directory `a` meets `b`, if it does.
-fn overlap(a: &Path, b: &Path) -> Option<&'static str> {
-    let (a, b) = (Known::of(a), Known::of(b));
-    if a.is_same(&b) {
-        Some("is the same directory as")
-    } else if contains(&b, &a) {
-        Some("lies inside")
-    } else if contains(&a, &b) {
-        Some("lies around")
-    } else {
-        None
-    }
-}
-
-fn contains(outer: &Known, inner: &Known) -> bool {
-    inner.path.starts_with(&outer.path) || outer.id.is_some_and(|id| inner.above.contains(&id))
-}
-
-/// Device and inode.
-type FileId = (u64, u64);
-
-/// A path as the kernel knows it.
-#[derive(Debug)]
-struct Known {
-    /// Without links and `..`, as far as it exists.
-    path: PathBuf,
-    /// If it exists.
-    id: Option<FileId>,
-    /// Of itself and all directories above it.
-    above: BTreeSet<FileId>,
-}
-
-impl Known {
-    fn of(path: &Path) -> Self {
-        let path = resolve(path);
-        let above = path.ancestors().filter_map(file_id).collect();
-        Self { id: file_id(&path), above, path }
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self.path == other.path || (self.id.is_some() && self.id == other.id)
-    }
-}
-
-fn file_id(path: &Path) -> Option<FileId> {
-    std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
-}
-
-/// Follows what exists; of the rest `..` takes away the name before it.
-fn resolve(path: &Path) -> PathBuf {
-    let mut rest: Vec<OsString> = Vec::new();
-    let mut existing = path.to_path_buf();
-    loop {
-        if let Ok(real) = existing.canonicalize() {
-            let path = rest.iter().rev().fold(real, |path, name| if name == ".." { up(path) } else { path.join(name) });
-            // What `..` led to may exist, and be a link.
-            return if rest.iter().any(|name| name == "..") { resolve(&path) } else { path };
-        }
-        let Some(last) = existing.components().next_back() else { return path.to_path_buf() };
-        rest.extend(match last {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some("..".into()),
-            _ => None,
-        });
-        existing = existing.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-    }
-}
-
-fn up(mut path: PathBuf) -> PathBuf {
-    path.pop();
-    path
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_directory_is_found_under_every_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        std::fs::create_dir_all(root.join("a/inner")).unwrap();
-        std::fs::create_dir(root.join("ab")).unwrap();
-        std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();
-        let at = |text: &str| PathBuf::from(format!("{}/{text}", root.display()));
-        for (a, b, how) in [
-            ("a", "a/", Some("is the same directory as")),
-            ("a/./inner/..", "a", Some("is the same directory as")),
-            ("link", "a", Some("is the same directory as")),
-            ("link/inner", "a", Some("lies inside")),
-            ("a", "link/inner", Some("lies around")),
-            ("a/later", "link", Some("lies inside")),
-            ("a/later/x", "link/later", Some("lies inside")),
-            ("later/../a", "a", Some("is the same directory as")),
-            ("later/../link", "a", Some("is the same directory as")),
-            ("later/x", "later", Some("lies inside")),
-            ("ab", "a", None),
-            ("a/inner", "a/inner2", None),
-            ("later", "later2", None),
-        ] {
-            assert_eq!(overlap(&at(a), &at(b)), how, "{a} and {b}");
-        }
-    }
-
-    #[test]
-    fn a_hard_link_to_an_identity_is_the_same_identity() {
-        let dir = tempfile::tempdir().unwrap();
-        let (a, b, c) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("c"));
-        std::fs::write(&a, "").unwrap();
-        std::fs::write(&c, "").unwrap();
-        std::fs::hard_link(&a, &b).unwrap();
-        assert!(Known::of(&a).is_same(&Known::of(&b)));
-        assert!(!Known::of(&a).is_same(&Known::of(&c)));
-    }
 }

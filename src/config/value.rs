@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::FencePolicy;
+use super::{Checksums, FencePolicy};
 use crate::base::ids::ClusterName;
 use crate::base::object_key::Key;
 use crate::base::units::{human_duration, parse_bytes};
@@ -120,31 +120,125 @@ pub(super) fn recipient(value: &DeValue<'_>) -> Result<String, String> {
 /// `https://host:port`, or `http://host:port` on loopback.
 pub(super) fn endpoint(value: &DeValue<'_>) -> Result<String, String> {
     const FORM: &str = "must be https://host:port";
-    let uri: http::Uri = text(value)?.parse().map_err(|_| FORM.to_owned())?;
-    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(FORM.to_owned()) };
-    if authority.as_str().contains('@') {
-        return Err("must not hold a user or password; etcd knows this host by its client certificate".to_owned());
-    }
-    if !uri.path().trim_end_matches('/').is_empty() || uri.query().is_some() {
-        return Err(format!("{FORM}, without a path"));
-    }
-    if authority.host().is_empty() || authority.port_u16().is_none_or(|port| port == 0) {
+    let address = Address::read(value, FORM, "etcd knows this host by its client certificate")?;
+    if address.port.is_none() {
         return Err(format!("{FORM}, with both a host and a port"));
     }
-    match scheme {
-        "https" => {}
-        "http" if is_loopback(authority.host()) => {}
-        "http" => {
-            return Err(
-                "must be https: whoever can read or alter this stream has the whole cluster (http is for loopback)".to_owned()
-            );
-        }
-        _ => return Err(FORM.to_owned()),
-    }
-    Ok(format!("{scheme}://{authority}"))
+    address.encrypted("whoever can read or alter this stream has the whole cluster")
 }
 
-fn is_loopback(host: &str) -> bool {
+/// `https://host` or `https://host:port`, or `http://` on loopback.
+pub(super) fn s3_endpoint(value: &DeValue<'_>) -> Result<String, String> {
+    const FORM: &str = "must be https://host or https://host:port";
+    let address = Address::read(value, FORM, "the credential stands elsewhere")?;
+    address.encrypted("whoever can read this traffic learns which objects there are, and can alter answers")
+}
+
+/// An address of a server.
+struct Address {
+    /// `http` or `https`.
+    scheme: String,
+    host: String,
+    port: Option<u16>,
+}
+
+impl Address {
+    fn read(value: &DeValue<'_>, form: &str, instead: &str) -> Result<Self, String> {
+        let uri: http::Uri = text(value)?.parse().map_err(|_| form.to_owned())?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(form.to_owned()) };
+        if authority.as_str().contains('@') {
+            return Err(format!("must not hold a user or password; {instead}"));
+        }
+        if !uri.path().trim_end_matches('/').is_empty() || uri.query().is_some() {
+            return Err(format!("{form}, without a path"));
+        }
+        // A colon after which no number stands is not a port, and not nothing.
+        let port = authority.port_u16();
+        let colon = authority.as_str().len() > authority.host().len();
+        if authority.host().is_empty() || port == Some(0) || (colon && port.is_none()) {
+            return Err(form.to_owned());
+        }
+        match scheme {
+            "http" | "https" => Ok(Self { scheme: scheme.to_owned(), host: authority.host().to_owned(), port }),
+            _ => Err(form.to_owned()),
+        }
+    }
+
+    /// The address without a trailing slash, unless others could listen.
+    fn encrypted(self, danger: &str) -> Result<String, String> {
+        let Self { scheme, host, port } = self;
+        if scheme == "http" && !is_loopback(&host) {
+            return Err(format!("must be https: {danger} (http is for loopback)"));
+        }
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        Ok(format!("{scheme}://{host}{port}"))
+    }
+}
+
+/// A bucket's name by the rules of S3.
+pub(super) fn bucket(value: &DeValue<'_>) -> Result<String, String> {
+    let text = text(value)?;
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    let label = |l: &str| !l.is_empty() && !l.starts_with('-') && !l.ends_with('-');
+    let is_name = (3..=63).contains(&text.len()) && text.bytes().all(inner) && text.split('.').all(label);
+    if !is_name || text.parse::<IpAddr>().is_ok() {
+        return Err(
+            "must be a bucket's name: 3 to 63 lower-case letters, digits, '-' and '.', with a letter or digit at both ends \
+                    and around each '.', and no IP address"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
+/// A region's name: it goes into signatures, and servers of one's own choose it.
+pub(super) fn region(value: &DeValue<'_>) -> Result<String, String> {
+    let must = "must be a region's name, such as eu-central-1: letters, digits, '-' and '_'";
+    name(value, 64, |b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_').ok_or_else(|| must.to_owned())
+}
+
+/// The name of a section of a credentials file.
+pub(super) fn profile(value: &DeValue<'_>) -> Result<String, String> {
+    let must = "must be the name in brackets in that file: letters, digits, '.', '_', '-' and '@'";
+    name(value, 64, |b| b.is_ascii_alphanumeric() || b"._-@".contains(&b)).ok_or_else(|| must.to_owned())
+}
+
+/// What names of environment variables begin with.
+pub(super) fn environment(value: &DeValue<'_>) -> Result<String, String> {
+    let must = "must be what the variables' names begin with, such as HOLDFAST_SNAPSHOTS: upper-case letters, digits and '_'";
+    let prefix = name(value, 64, |b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    prefix.filter(|p| !p.starts_with(|c: char| c.is_ascii_digit()) && !p.ends_with('_')).ok_or_else(|| must.to_owned())
+}
+
+/// The name of a credential of systemd.
+pub(super) fn credential_name(value: &DeValue<'_>) -> Result<String, String> {
+    let must = "must be the name that LoadCredential= gives it: letters, digits, '.', '_' and '-', not starting with '.'";
+    let found = name(value, 64, |b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    found.filter(|name| !name.starts_with('.')).ok_or_else(|| must.to_owned())
+}
+
+fn name(value: &DeValue<'_>, longest: usize, fits: impl Fn(u8) -> bool) -> Option<String> {
+    let text = text(value).ok()?;
+    ((1..=longest).contains(&text.len()) && text.bytes().all(fits)).then(|| text.to_owned())
+}
+
+pub(super) fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
+    match value {
+        DeValue::Boolean(value) => Ok(*value),
+        _ => Err("must be true or false".to_owned()),
+    }
+}
+
+/// `"when-required"` or `"when-supported"`.
+pub(super) fn checksums(value: &DeValue<'_>) -> Result<Checksums, String> {
+    match value {
+        DeValue::String(text) if text == "when-required" => Ok(Checksums::WhenRequired),
+        DeValue::String(text) if text == "when-supported" => Ok(Checksums::WhenSupported),
+        _ => Err("must be \"when-required\" or \"when-supported\"".to_owned()),
+    }
+}
+
+pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
@@ -183,6 +277,66 @@ mod tests {
             assert_eq!(endpoint(&string(text)).is_ok(), good, "{text:?}: {:?}", endpoint(&string(text)));
         }
         assert_eq!(endpoint(&string("https://etcd.example:2379/")).unwrap(), "https://etcd.example:2379");
+    }
+
+    #[test]
+    fn endpoints_of_s3_need_no_port() {
+        for (text, good) in [
+            ("https://s3.example", Some("https://s3.example")),
+            ("https://s3.example/", Some("https://s3.example")),
+            ("https://s3.example:9000", Some("https://s3.example:9000")),
+            ("http://127.0.0.1:7070", Some("http://127.0.0.1:7070")),
+            ("http://[::1]", Some("http://[::1]")),
+            ("http://s3.example", None),
+            ("https://s3.example:", None),
+            ("https://s3.example:0", None),
+            ("https://s3.example/bucket", None),
+            ("https://key:hunter2@s3.example", None),
+            ("s3://bucket", None),
+            ("s3.example", None),
+        ] {
+            let read = s3_endpoint(&string(text));
+            assert_eq!(read.as_deref().ok(), good, "{text:?}: {read:?}");
+            assert!(!format!("{read:?}").contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn buckets_have_names_that_every_server_takes() {
+        for (text, good) in [
+            ("abc", true),
+            ("holdfast-snapshots.eu1", true),
+            ("1a2", true),
+            ("ab", false),
+            ("Upper", false),
+            ("under_score", false),
+            ("-abc", false),
+            ("abc-", false),
+            ("a..b", false),
+            ("a.-b", false),
+            ("192.168.0.1", false),
+            ("a/b", false),
+            ("", false),
+        ] {
+            assert_eq!(bucket(&string(text)).is_ok(), good, "{text:?}");
+        }
+        assert!(bucket(&string(&"a".repeat(63))).is_ok() && bucket(&string(&"a".repeat(64))).is_err());
+    }
+
+    #[test]
+    fn places_of_credentials_have_names() {
+        for (text, prefix, credential) in [
+            ("HOLDFAST_ESCROW", true, true),
+            ("holdfast-escrow", false, true),
+            ("1A", false, true),
+            ("A_", false, true),
+            (".hidden", false, false),
+            ("a/b", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(environment(&string(text)).is_ok(), prefix, "{text:?}");
+            assert_eq!(credential_name(&string(text)).is_ok(), credential, "{text:?}");
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Store for MemStore {
             return Err(self.error("put", key, ErrorKind::Exists, None));
         }
         objects.insert(key.clone(), bytes.into());
-        Ok(Stored { key: key.clone(), version_id: None, bytes: length, sha256, parts: Vec::new() })
+        Ok(Stored { key: key.clone(), version_id: None, bytes: length, sha256, parts: Vec::new(), server_time: None })
     }
 
     async fn open(&self, key: &Key, version: Option<&VersionId>, range: Option<Range<u64>>) -> Result<Reader, StoreError> {

@@ -8,12 +8,14 @@
 pub mod fs;
 pub mod layers;
 pub mod mem;
+pub mod s3;
 
 use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::base::codes;
@@ -53,6 +55,7 @@ pub trait Store: Debug + Send + Sync {
 pub fn open(config: &StoreConfig) -> Arc<dyn Store> {
     match config {
         StoreConfig::Fs { path } => Arc::new(fs::FsStore::at(path)),
+        StoreConfig::S3(config) => Arc::new(s3::S3Store::of(config)),
     }
 }
 
@@ -74,6 +77,8 @@ pub struct Stored {
     pub sha256: Sha256,
     /// More than one where the store keeps an object in parts.
     pub parts: Vec<Part>,
+    /// The store's clock when it said so, where it has one of its own.
+    pub server_time: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +113,10 @@ pub enum ErrorKind {
     Full,
     /// The body to store failed; the store is not to blame.
     Body,
+    /// The credential for the store is missing or malformed on this host.
+    Credential,
+    /// The store's certificate is not accepted.
+    Tls,
     /// Anything else.
     Broken,
 }
@@ -133,6 +142,8 @@ impl fmt::Display for StoreError {
             ErrorKind::Transient => "no answer",
             ErrorKind::Full => "no room",
             ErrorKind::Body => "the data to store failed",
+            ErrorKind::Credential => "no credential",
+            ErrorKind::Tls => "no trusted connection",
             ErrorKind::Broken => "failed",
         };
         write!(f, "{}: {what}", self.operation)
@@ -148,8 +159,37 @@ impl From<StoreError> for Failure {
             ErrorKind::Transient => &codes::STORE_UNREACHABLE,
             ErrorKind::Full => &codes::STORE_FULL,
             ErrorKind::Body | ErrorKind::Broken => &codes::STORE_BROKEN,
+            ErrorKind::Credential => &codes::STORE_CREDENTIAL,
+            ErrorKind::Tls => &codes::STORE_TLS,
         };
-        Failure::new(code, &error.object, chain(&error))
+        let failure = Failure::new(code, &error.object, chain(&error));
+        let cause = error.source.as_ref().and_then(|source| source.downcast_ref::<Cause>());
+        match cause.and_then(|cause| cause.next.clone()) {
+            Some(next) => failure.next(next),
+            None => failure,
+        }
+    }
+}
+
+/// Why an operation failed, where a store knows a better next action than the
+/// kind of the error has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Cause {
+    text: String,
+    next: Option<String>,
+}
+
+impl Cause {
+    pub fn new(text: impl fmt::Display) -> Self {
+        Self { text: text.to_string(), next: None }
+    }
+
+    /// The one thing to do about it.
+    #[must_use]
+    pub fn next(mut self, action: impl Into<String>) -> Self {
+        self.next = Some(action.into());
+        self
     }
 }
 

@@ -269,7 +269,7 @@ impl Scene {
 
     /// A folder of a store.
     pub fn store(&self, store: &StoreConfig) -> PathBuf {
-        let StoreConfig::Fs { path } = store;
+        let StoreConfig::Fs { path } = store else { panic!("{store:?} is no directory") };
         path.clone()
     }
 

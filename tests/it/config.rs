@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use holdfast::base::exit::Exit;
 use holdfast::base::failure::Failure;
-use holdfast::config::{self, Config, FencePolicy, StoreConfig};
+use holdfast::config::{self, Checksums, Config, FencePolicy, StoreConfig};
 
 const ONE: &str = "age17xarfy80gcht4hjexgvmkueukv2v6gqfy7dh9rd6p9fhqg849vlqjhgyy9";
 const TWO: &str = "age1yrrh5hf93ax32zlgv7kptxwcl9ax7ql8slj0ugyvfwv9gda52uyqr0tgvw";
@@ -139,10 +139,14 @@ fn each_mistake_has_its_message() {
         ("[etcd]", "[backup]\ncompression_level = 22\n[etcd]", "backup.compression_level must be a number from 1 to 19"),
         ("[etcd]", "[rehearsal]\nfence = \"maybe\"\n[etcd]", "rehearsal.fence must be \"auto\", true or false"),
         ("store.fs.path = \"/srv/a\"", "", "snapshots.store is missing"),
-        ("store.fs.path = \"/srv/a\"", "store.s3.bucket = \"b\"", "snapshots.store.fs is missing: it is the kind of store"),
-        ("store.fs.path = \"/srv/a\"", "store.s3.bucket = \"b\"", "unknown key in [snapshots.store]; known here: fs"),
+        ("store.fs.path = \"/srv/a\"", "store.swift = {}", "snapshots.store must say what kind of store it is: fs or s3"),
+        ("store.fs.path = \"/srv/a\"", "store.swift = {}", "unknown key in [snapshots.store]; known here: fs, s3"),
         ("store.fs.path = \"/srv/a\"", "store.fs = {}", "snapshots.store.fs.path is missing"),
-        ("store.fs.path = \"/srv/a\"", "store.fs.path = \"/srv/a\"\nstore.s3.bucket = \"b\"", "unknown key in [snapshots.store]"),
+        (
+            "store.fs.path = \"/srv/a\"",
+            "store.fs.path = \"/srv/a\"\nstore.s3.bucket = \"b\"",
+            "snapshots.store must be one kind of store",
+        ),
         (ONE, "age1notarecipient", "snapshots.recipients must be a native age recipient"),
     ] {
         let (code, list) = refused(&changed(from, to));
@@ -164,6 +168,10 @@ fn what_could_be_a_secret_is_not_repeated() {
         ("[host]", "[host]\nsigning_key = \"hunter2\"".to_owned()),
         ("[host]", "[host]\nsigning_key = \"\"\"\n-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2\n\"\"\"".to_owned()),
         ("[host]", "hunter2\n[host]".to_owned()),
+        ("store.fs.path = \"/srv/a\"", "[snapshots.store.s3.credentials]\nfile = \"hunter2\"".to_owned()),
+        ("store.fs.path = \"/srv/a\"", "[snapshots.store.s3.credentials]\nenvironment = \"hunter2/+hunter2\"".to_owned()),
+        ("store.fs.path = \"/srv/a\"", format!("[snapshots.store.s3.credentials]\nsystemd = \"{}\"", "hunter2".repeat(6))),
+        ("store.fs.path = \"/srv/a\"", "[snapshots.store.s3]\nsecret_access_key = \"hunter2\"".to_owned()),
         ("store.fs.path = \"/srv/a\"", "store = { s3 = { bucket = \"b\", secret_key = \"hunter2\" } }".to_owned()),
     ] {
         let failure = parse(&changed(from, &to)).unwrap_err();
@@ -261,6 +269,103 @@ holdfast.toml:7:15: [snapshots] says so here
     assert!(parse(&with_identities("/etc/id1", "/etc/id2")).is_ok());
 }
 
+/// The good configuration with three buckets, each with a credential of its own.
+fn buckets() -> String {
+    let s3 = |name: &str| {
+        format!("store.s3 = {{ endpoint = \"https://s3.example\", bucket = \"{name}\", credentials.file = \"/etc/{name}\" }}\n")
+    };
+    good()
+        .replace("store.fs.path = \"/srv/a\"\n", &s3("snap"))
+        .replace("store.fs.path = \"/srv/b\"\n", &s3("escrow"))
+        .replace("store.fs.path = \"/srv/c\"\n", &s3("ledger"))
+}
+
+#[test]
+fn the_least_of_a_bucket_is_good() {
+    let config = parse(&buckets()).unwrap();
+    let StoreConfig::S3(s3) = &config.snapshots.store else { panic!("{config:?}") };
+    assert_eq!((s3.endpoint.as_deref(), s3.bucket.as_str(), s3.path_style), (Some("https://s3.example"), "snap", true));
+    assert_eq!((s3.region.as_str(), s3.checksums, s3.part_size), ("us-east-1", Checksums::WhenRequired, 8 << 20));
+    let aws = buckets().replace("endpoint = \"https://s3.example\"", "region = \"eu-central-1\"");
+    let config = parse(&aws).unwrap();
+    let StoreConfig::S3(s3) = &config.escrow.store else { panic!("{config:?}") };
+    assert_eq!((s3.endpoint.as_deref(), s3.path_style, s3.checksums), (None, false, Checksums::WhenSupported));
+    assert_eq!(config.notes().iter().filter(|note| note.text.contains("no credential separation")).count(), 0);
+}
+
+#[test]
+fn each_mistake_of_a_bucket_has_its_message() {
+    const FILE: &str = "credentials.file = \"/etc/snap\"";
+    for (from, to, message) in [
+        ("\"snap\"", "\"Snap\"", "snapshots.store.s3.bucket must be a bucket's name"),
+        ("bucket = \"snap\", ", "", "snapshots.store.s3.bucket is missing"),
+        ("bucket = \"snap\"", "bucket = \"snap\", buckett = 1", "unknown key in [snapshots.store.s3]; did you mean bucket?"),
+        (FILE, "credentials.file = \"snap\"", "snapshots.store.s3.credentials.file must be an absolute path"),
+        (FILE, "credentials = {}", "one of file, environment and systemd says where the credential is"),
+        (FILE, "region = \"x\"", "snapshots.store.s3.credentials is missing"),
+        (FILE, "credentials = { file = \"/x\", systemd = \"x\" }", "must have one of file, environment and systemd"),
+        (FILE, "credentials = { environment = \"X\", profile = \"y\" }", "must not have a profile"),
+        (FILE, "credentials.environment = \"hold-fast\"", "credentials.environment must be what the variables' names begin with"),
+        (FILE, "credentials.systemd = \"../x\"", "credentials.systemd must be the name that LoadCredential= gives it"),
+        (FILE, "credentials.password = \"hunter2\"", "unknown key in [snapshots.store.s3.credentials]"),
+        ("bucket = \"snap\"", "bucket = \"snap\", path_style = \"yes\"", "path_style must be true or false"),
+        ("bucket = \"snap\"", "bucket = \"snap\", checksums = \"all\"", "checksums must be \"when-required\" or"),
+        ("bucket = \"snap\"", "bucket = \"snap\", part_size = \"1MiB\"", "part_size must lie between 5.0 MiB and 256 MiB"),
+    ] {
+        let text = buckets();
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        let (code, list) = refused(&text.replace(from, to));
+        assert_eq!(code, "config.invalid", "{list}");
+        assert!(list.contains(message), "{to}: {list}");
+        assert!(!list.contains("hunter2"), "{list}");
+    }
+    let (_, list) = refused(&buckets().replace("endpoint = \"https://s3.example\", ", ""));
+    assert!(list.contains("snapshots.store.s3.region is missing: without an endpoint the bucket lies at AWS"), "{list}");
+    let (_, list) = refused(&buckets().replace("https://", "http://"));
+    assert!(list.contains("ledger.store.s3.endpoint must be https") && list.contains("(http is for loopback)"), "{list}");
+}
+
+#[test]
+fn c_020_no_two_stores_share_a_bucket() {
+    for (from, to) in [("\"escrow\"", "\"snap\""), ("\"ledger\"", "\"snap\""), ("\"ledger\"", "\"escrow\"")] {
+        let text = buckets().replace(&format!("bucket = {from}"), &format!("bucket = {to}"));
+        // What lies under another prefix of a bucket lies in the same bucket.
+        let (code, list) = refused(&text.replace("[escrow]", "[escrow]\nprefix = \"elsewhere\""));
+        assert_eq!(code, "config.not-separated", "{list}");
+        assert_eq!(list.matches("holdfast.toml:").count(), 2, "both places are named: {list}");
+    }
+    let other_server = buckets().replace("bucket = \"escrow\"", "bucket = \"snap\"").replacen("s3.example", "s4.example", 1);
+    assert!(parse(&other_server).is_ok());
+}
+
+#[test]
+fn c_020_snapshots_and_escrow_share_no_credential_that_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, id: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, format!("[default]\naws_access_key_id = {id}\naws_secret_access_key = hunter2\n")).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    };
+    let text = ["snap", "escrow", "ledger"]
+        .into_iter()
+        .fold(buckets(), |text, name| text.replace(&format!("\"/etc/{name}\""), &format!("\"{}/{name}\"", dir.path().display())));
+    // None of the files is there: that troubles the commands that use the stores.
+    assert!(parse(&text).is_ok());
+    write("snap", "AKIAONE");
+    assert!(parse(&text).is_ok());
+    write("escrow", "AKIAONE");
+    let (code, list) = refused(&text);
+    assert_eq!(code, "config.not-separated", "{list}");
+    assert!(list.contains("[escrow.store.s3] has the credential of [snapshots.store.s3]"), "{list}");
+    assert!(!list.contains("AKIAONE") && !list.contains("hunter2"), "{list}");
+    write("escrow", "AKIATWO");
+    write("ledger", "AKIAONE");
+    assert!(parse(&text).is_ok(), "the ledger holds no secret");
+    // The same file is the same credential, whether it can be read or not.
+    let (code, _) = refused(&buckets().replace("\"/etc/escrow\"", "\"/etc/snap\""));
+    assert_eq!(code, "config.not-separated");
+}
+
 #[test]
 fn c_020_no_secret_file_lies_in_a_store() {
     for (from, to) in [
@@ -268,6 +373,10 @@ fn c_020_no_secret_file_lies_in_a_store() {
         ("[etcd]", "[backup]\nencryption_config = \"/srv/a/encryption.yaml\"\n[etcd]"),
         ("[snapshots]", "[snapshots]\nidentity_file = \"/srv/b/../a/identity\""),
         ("[etcd]", "[etcd]\ncert = \"/x\"\nkey = \"/srv/a/pki/client.key\""),
+        (
+            "store.fs.path = \"/srv/b\"",
+            "[escrow.store.s3]\nbucket = \"escrow\"\nregion = \"eu1\"\ncredentials.file = \"/srv/a/credential\"",
+        ),
     ] {
         let (code, list) = refused(&changed(from, to));
         assert_eq!(code, "config.not-separated", "{list}");

@@ -83,7 +83,7 @@ impl Temporary {
             return Err(trouble);
         }
         let (bytes, sha256) = (self.passed.bytes(), self.passed.clone().finish());
-        Ok(Stored { key: key.clone(), version_id: None, bytes, sha256, parts: Vec::new() })
+        Ok(Stored { key: key.clone(), version_id: None, bytes, sha256, parts: Vec::new(), server_time: None })
     }
 
     /// One step, and an error if the name is taken.

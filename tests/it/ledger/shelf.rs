@@ -115,7 +115,8 @@ impl Store for Shelf {
         let mut bytes = Vec::new();
         body.read_to_end(&mut bytes).await.map_err(|_| error(ErrorKind::Body, "put", key.as_str()))?;
         let sha256 = Sha256::of(&bytes);
-        let stored = Stored { key: key.clone(), version_id: None, bytes: bytes.len() as u64, sha256, parts: vec![] };
+        let stored =
+            Stored { key: key.clone(), version_id: None, bytes: bytes.len() as u64, sha256, parts: vec![], server_time: None };
         let mut state = self.state();
         if state.objects.contains_key(key.as_str()) {
             return Err(error(ErrorKind::Exists, "put", key.as_str()));

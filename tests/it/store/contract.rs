@@ -13,6 +13,7 @@ use holdfast::store::mem::MemStore;
 use holdfast::store::{ErrorKind, Listed, Prefix, PutOptions, Store, VersionId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
+use super::s3::Site;
 use super::{get, key, names, pattern, put, read, shared};
 
 /// Longer than every buffer on the way, and no multiple of any.
@@ -22,30 +23,45 @@ const LONG: usize = 5 * 1024 * 1024 + 17;
 async fn a_directory_keeps_the_contract() {
     let root = tempfile::tempdir().unwrap();
     let store = shared(FsStore::at(root.path()));
-    keeps(&store, &store).await;
+    keeps(&store, &store, false).await;
 }
 
 #[tokio::test]
 async fn memory_keeps_the_contract() {
     let store = shared(MemStore::new("test"));
-    keeps(&store, &store).await;
+    keeps(&store, &store, false).await;
 }
 
 #[tokio::test]
 async fn the_put_only_layer_keeps_the_contract_for_put() {
     let root = tempfile::tempdir().unwrap();
     let reader = shared(FsStore::at(root.path()));
-    keeps(&shared(PutOnly::new(reader.clone())), &reader).await;
+    keeps(&shared(PutOnly::new(reader.clone())), &reader, false).await;
 }
 
 #[tokio::test]
 async fn the_fault_layer_without_faults_keeps_the_contract() {
     let store = shared(FaultStore::new(shared(MemStore::new("test"))));
-    keeps(&store, &store).await;
+    keeps(&store, &store, false).await;
 }
 
-async fn keeps(writer: &Arc<dyn Store>, reader: &Arc<dyn Store>) {
-    an_object_is_what_was_put(&**writer, &**reader).await;
+/// The writer's credential may put and the reader's get and list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_keeps_the_contract() {
+    let site = Site::start().await;
+    keeps(&site.writer("plain"), &site.reader("plain"), false).await;
+    assert_eq!(site.server.open_uploads("plain").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_versioned_bucket_keeps_the_contract() {
+    let site = Site::start_with_tls().await;
+    keeps(&site.writer("versioned"), &site.reader("versioned"), true).await;
+    assert_eq!(site.server.open_uploads("versioned").await, 0);
+}
+
+async fn keeps(writer: &Arc<dyn Store>, reader: &Arc<dyn Store>, versions: bool) {
+    an_object_is_what_was_put(&**writer, &**reader, versions).await;
     a_stream_of_unknown_length_arrives_whole(&**writer, &**reader).await;
     a_name_is_never_reused(&**writer, &**reader).await;
     what_is_not_there_is_not_found(&**reader).await;
@@ -58,12 +74,16 @@ async fn keeps(writer: &Arc<dyn Store>, reader: &Arc<dyn Store>) {
     a_listing_is_sorted_and_exact(&**writer, &**reader).await;
 }
 
-async fn an_object_is_what_was_put(writer: &dyn Store, reader: &dyn Store) {
+async fn an_object_is_what_was_put(writer: &dyn Store, reader: &dyn Store, versions: bool) {
     for (name, bytes) in [("whole/empty", pattern(0)), ("whole/one", pattern(1)), ("whole/chunk", pattern(256 * 1024))] {
         let stored = put(writer, name, &bytes).await.unwrap();
         assert_eq!((stored.key.as_str(), stored.bytes, stored.sha256), (name, bytes.len() as u64, Sha256::of(&bytes)));
-        assert_eq!((stored.version_id, stored.parts), (None, vec![]));
+        assert_eq!((stored.version_id.is_some(), stored.parts), (versions, vec![]));
         assert_eq!(get(reader, name).await.unwrap(), bytes, "{name}");
+        if let Some(version) = stored.version_id {
+            let reader = reader.open(&key(name), Some(&version), None).await.unwrap();
+            assert_eq!(read(reader).await, bytes, "{name} {version:?}");
+        }
     }
 }
 

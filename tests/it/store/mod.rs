@@ -3,6 +3,7 @@
 mod contract;
 mod fs;
 mod layers;
+mod s3;
 
 use std::sync::Arc;
 
