@@ -28,5 +28,6 @@ pub mod report;
 pub mod station;
 // Layer 7
 pub mod demo;
+pub mod restore;
 // Layer 8
 pub mod cli;

@@ -96,6 +96,9 @@ codes! {
     TOOL_VERSION = "tool.version", CouldNotRun, false, "a program has a version that does not fit the snapshot", "provide the version named";
     TOOL_FAILED = "tool.failed", CouldNotRun, false, "a program that this step runs failed", "read the lines of its log that are shown";
     SANDBOX_FAILED = "sandbox.failed", CouldNotRun, false, "the scratch environment could not be made", "check that the host allows namespaces, or run without root";
+    SCRATCH_UNKNOWN = "scratch.unknown", CouldNotRun, false, "no scratch environment has this name", "holdfast scratch list shows what is up and what a crash left";
+    SCRATCH_AMBIGUOUS = "scratch.ambiguous", Usage, false, "more than one scratch environment is meant", "name one that holdfast scratch list shows, or say --all";
+    SCRATCH_BUSY = "scratch.busy", CouldNotRun, false, "a rehearsal is at work there", "let it end, or interrupt the command or daemon that runs it";
     REHEARSAL_UNDECRYPTABLE = "rehearsal.undecryptable", Bad, false, "live objects do not open with the keys in escrow", "find the key named; on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";
     REHEARSAL_STRUCTURE = "rehearsal.structure", Bad, false, "the stored image is damaged", "rehearse another snapshot; treat this one as lost";
     REHEARSAL_HASH = "rehearsal.hash", Bad, false, "the restored member's contents differ from the manifest", "rehearse another snapshot; check the etcd versions";

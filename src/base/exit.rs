@@ -16,6 +16,14 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// The meaning of a code that another process of this program ended with.
+    #[must_use]
+    pub fn of_code(code: u8) -> Option<Self> {
+        [Self::Good, Self::Bad, Self::CouldNotRun, Self::Usage, Self::Interrupted].into_iter().find(|exit| *exit as u8 == code)
+    }
+}
+
 impl From<Exit> for std::process::ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)

@@ -42,6 +42,16 @@ pub enum Command {
         #[arg(default_value = "latest")]
         id: String,
     },
+    /// Restore for somebody who needs the data: a scratch cluster that stays up.
+    ///
+    /// It climbs as `rehearse` does and leaves the cluster running, fenced off,
+    /// with a KUBECONFIG that works on this host, until `holdfast scratch down`.
+    Restore(super::restore::Restore),
+    /// Restored clusters that are up, and what a crash left of them.
+    Scratch {
+        #[command(subcommand)]
+        command: super::scratch::ScratchCommand,
+    },
     /// Show the whole product on a real etcd and API server, in one directory.
     ///
     /// HOLDFAST_DEMO_DIR names the directory, absent or empty; without it one is

@@ -15,6 +15,8 @@ pub mod list;
 pub mod rehearse;
 pub mod render;
 pub mod report;
+pub mod restore;
+pub mod scratch;
 pub mod show;
 pub mod snapshot;
 pub mod table;
@@ -124,6 +126,9 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
             let arguments = rehearse::Rehearse { id, to: rehearse::RungArgument::Open, resume: None };
             rehearse::run(&Station::open(&config)?, &arguments, json, out, cancel.clone()).await
         }
+        // Cancelled by hand, too: what is up is torn down.
+        Command::Restore(arguments) => restore::run(&config, &arguments, json, out, cancel.clone()).await,
+        Command::Scratch { command } => unless(&cancel, scratch::run(&config, command, json, out)).await,
         Command::Demo => demo::run(out, cancel.clone()).await,
         Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, command, json, out)).await,
     };

@@ -96,18 +96,27 @@ fn show_event(event: &Event, json: bool) {
     if json && !io::stderr().is_terminal() {
         return;
     }
-    let line = match &event.entry {
-        Entry::Succeeded { step, summary, .. } => format!("  ok      {step:<24} {}", printable(summary)),
-        Entry::Failed { step, failure, .. } => format!("  FAILED  {step:<24} {}", failure.code),
-        Entry::Unknown { step, .. } => format!("  unknown {step:<24} it was cut off"),
-        Entry::Started { .. } | Entry::Interrupted {} | Entry::Finished { .. } => return,
-    };
+    let Some(line) = line_of(event) else { return };
     // A terminal that went away does not stop a rehearsal.
     let _ = if json { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
 }
 
+/// A step that ended, in a line.
+pub(super) fn line_of(event: &Event) -> Option<String> {
+    match &event.entry {
+        Entry::Succeeded { step, summary, .. } => Some(format!("  ok      {step:<24} {}", printable(summary))),
+        Entry::Failed { step, failure, .. } => Some(format!("  FAILED  {step:<24} {}", failure.code)),
+        Entry::Unknown { step, .. } => Some(format!("  unknown {step:<24} it was cut off")),
+        Entry::Started { .. } | Entry::Interrupted {} | Entry::Finished { .. } => None,
+    }
+}
+
 fn warn(rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
-    let err = &mut render::Output(io::stderr());
+    warn_to(&mut render::Output(io::stderr()), rehearsed, json)
+}
+
+/// What did not go well and does not change the answer.
+pub(super) fn warn_to(err: &mut dyn Write, rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
     for leftover in &rehearsed.leftovers {
         let text = format!("removed what a killed run had left: {}", leftover.directory.display());
         render::note(err, &text, json).map_err(render::unprinted)?;
@@ -119,6 +128,12 @@ fn warn(rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
 }
 
 fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<()> {
+    print_answer(out, rehearsed)?;
+    writeln!(out, "report {}: {}", rehearsed.run, page.display())
+}
+
+/// The answer, without the place of its report.
+pub(super) fn print_answer(out: &mut dyn Write, rehearsed: &Rehearsed) -> io::Result<()> {
     let report = &rehearsed.report;
     match &rehearsed.outcome.failure {
         None => writeln!(out, "{}", printable(&report.verdict.sentence))?,
@@ -138,7 +153,7 @@ fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<
     if let Some(fence) = &report.facts.fence {
         writeln!(out, "  {}", printable(&fence.statement))?;
     }
-    writeln!(out, "report {}: {}", rehearsed.run, page.display())
+    Ok(())
 }
 
 fn print_json(out: &mut dyn Write, rehearsed: &Rehearsed) -> io::Result<()> {

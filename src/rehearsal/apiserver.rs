@@ -45,7 +45,8 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct ApiPki {
     pub authority: Authority,
     server: Leaf,
-    admin: Leaf,
+    /// May read and write everything.
+    pub admin: Leaf,
     tokens: TokenKey,
 }
 
@@ -53,10 +54,12 @@ impl ApiPki {
     /// Certificates signed by the authority.
     pub const LEAVES: u64 = 2;
 
+    /// Good for `days` days from now.
+    ///
     /// # Errors
     /// `sandbox.failed` when the crypto library refuses.
-    pub fn new(clock: &dyn Clock) -> Result<Self, Failure> {
-        let authority = Authority::new("holdfast scratch", clock.now())?;
+    pub fn new(clock: &dyn Clock, days: i64) -> Result<Self, Failure> {
+        let authority = Authority::lasting("holdfast scratch", clock.now(), days)?;
         let server = authority.server("kube-apiserver")?;
         let admin = authority.client("holdfast-rehearsal", Some(ADMIN_GROUP))?;
         Ok(Self { authority, server, admin, tokens: TokenKey::new()? })
@@ -79,7 +82,7 @@ pub struct ApiSetup<'a> {
 /// A running API server that said it is ready.
 pub struct ApiServer {
     process: Process,
-    _door: Forwarder,
+    door: Forwarder,
     pub client: kube::Client,
     /// From the start of the process to readyz.
     pub ready: Duration,
@@ -106,7 +109,7 @@ pub async fn start(sandbox: &Sandbox, setup: &ApiSetup<'_>, clock: &dyn Clock, l
         let door = sandbox.forward(port).await?;
         let client = client(door.address(), &setup.pki.authority, &setup.pki.admin)?;
         match wait_ready(&process, &client, limit).await {
-            Ok(()) => return Ok(ApiServer { process, _door: door, client, ready: clock.uptime().saturating_sub(began) }),
+            Ok(()) => return Ok(ApiServer { process, door, client, ready: clock.uptime().saturating_sub(began) }),
             Err(failure) if attempt < START_ATTEMPTS && failure.cause().contains("address already in use") => attempt += 1,
             Err(failure) => return Err(failure),
         }
@@ -114,6 +117,12 @@ pub async fn start(sandbox: &Sandbox, setup: &ApiSetup<'_>, clock: &dyn Clock, l
 }
 
 impl ApiServer {
+    /// Where it answers outside the fence.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.door.address()
+    }
+
     /// A failure to answer, with what the log says about keys and data.
     #[must_use]
     pub fn with_causes(&self, failure: Failure) -> Failure {

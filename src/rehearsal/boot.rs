@@ -22,6 +22,8 @@ pub struct ScratchCluster {
     // Dropped in this order: processes before the fence around them.
     pub(super) member: Option<Member>,
     pub(super) files: Option<MemberFiles>,
+    /// Who may speak to the member.
+    pub(super) pki: Option<MemberPki>,
     data: PathBuf,
     pub(super) sandbox: Sandbox,
 }
@@ -48,7 +50,7 @@ impl Ladder<'_> {
         let token = format!("rehearsal-{}", self.host.entropy.hex(32));
         let data = member::restore(&sandbox, &etcdutl, image, &token, limit).await;
         // The sandbox is kept whatever happened: tear-down ends it, and says so.
-        let scratch = self.scratch.insert(ScratchCluster { member: None, files: None, data: PathBuf::new(), sandbox });
+        let scratch = self.scratch.insert(ScratchCluster { member: None, files: None, pki: None, data: PathBuf::new(), sandbox });
         scratch.data = match data {
             Ok(data) => data,
             Err(failure) => return Err(StepFailure { failure, facts: Box::new(facts) }),
@@ -66,7 +68,7 @@ impl Ladder<'_> {
         let wanted = member::wanted_versions(manifest.image.storage_version.as_deref(), &manifest.taken.member.version)?;
         let etcd = tools::find(ETCD, &wanted, self.host.places).await?;
         let tools = vec![version(ETCD, &etcd)];
-        let pki = MemberPki::new(self.host.clock.as_ref())?;
+        let pki = MemberPki::new(self.host.clock.as_ref(), self.days)?;
         let files = pki.write(&scratch.sandbox)?;
         let limit = self.host.config.rehearsal.etcd_ready_timeout;
         let started = member::start(&scratch.sandbox, &etcd, &scratch.data, manifest.image.bytes, &pki, &files, limit).await;
@@ -91,7 +93,7 @@ impl Ladder<'_> {
             cluster_id: lineage.to_string(),
             member_id: format!("{:016x}", status.member_id),
         };
-        (scratch.member, scratch.files) = (Some(member), Some(files));
+        (scratch.member, scratch.files, scratch.pki) = (Some(member), Some(files), Some(pki));
         let deviations = deviations.into_iter().collect();
         Ok(Done { summary, facts: Facts { etcd: Some(facts), tools, deviations, ..Facts::default() } })
     }

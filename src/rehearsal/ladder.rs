@@ -18,6 +18,7 @@ use crate::rehearsal::boot::ScratchCluster;
 use crate::rehearsal::fetch::Image;
 use crate::rehearsal::index::Index;
 use crate::rehearsal::open::OpenedKeys;
+use crate::rehearsal::pki::DAYS_OF_A_RUN;
 use crate::rehearsal::serve::Serving;
 use crate::rehearsal::subject::Subject;
 use crate::runbook::facts::Facts;
@@ -35,12 +36,19 @@ pub struct RehearsalHost<'a> {
     pub allowed: &'a AllowedSigners,
     pub snapshot_identity: Arc<Identities>,
     pub escrow_identity: Arc<Identities>,
-    pub signer: &'a Signer,
-    pub outbox: &'a Outbox,
+    /// Absent where this host signs nothing: then a run leaves no record.
+    pub signing: Option<Signing<'a>>,
     /// Where etcd, etcdutl and kube-apiserver are looked for.
     pub places: &'a Places,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
+}
+
+/// How a host puts what it found on record.
+#[derive(Debug, Clone, Copy)]
+pub struct Signing<'a> {
+    pub signer: &'a Signer,
+    pub outbox: &'a Outbox,
 }
 
 impl RehearsalHost<'_> {
@@ -71,6 +79,8 @@ pub struct Ladder<'a> {
     pub(super) host: &'a RehearsalHost<'a>,
     pub(super) subject: &'a Subject,
     pub(super) run: String,
+    /// How long certificates are good for.
+    pub(super) days: i64,
     pub(super) manifest: Option<Manifest>,
     pub(super) image: Option<Image>,
     /// Where the API server keeps its objects, learnt from the bytes.
@@ -94,6 +104,7 @@ impl<'a> Ladder<'a> {
             host,
             subject,
             run: run.into(),
+            days: DAYS_OF_A_RUN,
             manifest: None,
             image: None,
             prefix: None,
@@ -103,6 +114,13 @@ impl<'a> Ladder<'a> {
             scratch: None,
             serving: Serving::default(),
         }
+    }
+
+    /// What it makes is good for `days` days: for a cluster that stays up.
+    #[must_use]
+    pub fn lasting(mut self, days: i64) -> Self {
+        self.days = days;
+        self
     }
 
     pub(super) fn manifest(&self) -> Result<&Manifest, Failure> {

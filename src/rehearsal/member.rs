@@ -78,10 +78,12 @@ pub fn wanted_versions(storage_version: Option<&str>, member_version: &str) -> R
 }
 
 impl MemberPki {
+    /// Good for `days` days from now.
+    ///
     /// # Errors
     /// `sandbox.failed` when the crypto library refuses.
-    pub fn new(clock: &dyn Clock) -> Result<Self, Failure> {
-        let authority = Authority::new("holdfast scratch etcd", clock.now())?;
+    pub fn new(clock: &dyn Clock, days: i64) -> Result<Self, Failure> {
+        let authority = Authority::lasting("holdfast scratch etcd", clock.now(), days)?;
         let server = authority.server("scratch etcd")?;
         // Where the snapshot has authentication switched on, etcd takes a
         // certificate's common name for the user: only root may read everything.
@@ -169,6 +171,12 @@ pub async fn start(
 }
 
 impl Member {
+    /// Where it answers outside the fence.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// The hash over all revisions up to `revision`, with its compact revision.
     ///
     /// # Errors

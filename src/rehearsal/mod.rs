@@ -11,6 +11,7 @@ mod boot;
 pub mod encryption;
 mod fetch;
 pub mod index;
+mod kubeconfig;
 pub mod ladder;
 pub mod member;
 mod open;
@@ -18,11 +19,13 @@ pub mod pki;
 pub mod reading;
 pub mod rehearse;
 mod serve;
+pub mod standing;
 pub mod subject;
 pub mod symptom;
 
-pub use ladder::{Ladder, RehearsalHost};
+pub use ladder::{Ladder, RehearsalHost, Signing};
 pub use rehearse::{Rehearsed, Request, rehearse, resume};
+pub use standing::{Standing, raise};
 pub use subject::Subject;
 
 /// What steps of a runbook may ask a rehearsal to do.

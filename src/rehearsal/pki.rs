@@ -16,7 +16,10 @@ use crate::base::failure::Failure;
 use crate::base::secret::Secret;
 
 /// A run lasts hours at most; a day on each side forgives clocks and midnight.
-const DAYS_AROUND_NOW: i64 = 1;
+pub const DAYS_OF_A_RUN: i64 = 1;
+/// A cluster that stays up is looked at for days, and forgotten sooner or later:
+/// what it shows to clients ends then, too.
+pub const DAYS_UP: i64 = 30;
 
 /// A certificate authority that signs for one server and its clients.
 pub struct Authority {
@@ -49,7 +52,15 @@ impl Authority {
     /// # Errors
     /// `sandbox.failed` when the crypto library refuses.
     pub fn new(name: &str, now: Timestamp) -> Result<Self, Failure> {
-        let validity = validity(now);
+        Self::lasting(name, now, DAYS_OF_A_RUN)
+    }
+
+    /// As [`Authority::new`], for what stays up for some days.
+    ///
+    /// # Errors
+    /// `sandbox.failed` when the crypto library refuses.
+    pub fn lasting(name: &str, now: Timestamp, days: i64) -> Result<Self, Failure> {
+        let validity = validity(now, days);
         let mut params = params(name, None, validity);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -135,10 +146,10 @@ fn params(name: &str, organization: Option<&str>, validity: (Date, Date)) -> Cer
     params
 }
 
-fn validity(now: Timestamp) -> (Date, Date) {
+fn validity(now: Timestamp, days: i64) -> (Date, Date) {
     let today = TimeZone::UTC.to_datetime(now).date();
     // Tomorrow's midnight may be a second away; the next one is a whole day away.
-    (today.saturating_sub(DAYS_AROUND_NOW.days()), today.saturating_add((DAYS_AROUND_NOW + 1).days()))
+    (today.saturating_sub(DAYS_OF_A_RUN.days()), today.saturating_add((days + 1).days()))
 }
 
 fn failed(name: &str, error: &rcgen::Error) -> Failure {

@@ -15,7 +15,7 @@ use crate::record::attestation::{Attestation, ReportRecord};
 use crate::record::layout::Layout;
 use crate::record::manifest::RecordRef;
 use crate::record::{Rung, SCHEMA, TOOL};
-use crate::rehearsal::ladder::{Ladder, RehearsalHost};
+use crate::rehearsal::ladder::{Ladder, RehearsalHost, Signing};
 use crate::rehearsal::subject::Subject;
 use crate::report::json;
 use crate::report::model::Report;
@@ -74,8 +74,19 @@ pub async fn rehearse(
     request: &Request<'_>,
 ) -> Result<Rehearsed, Failure> {
     let leftovers = sweep(&host.config.rehearsal.scratch_dir).await?;
+    let head = begin(host, subject, &journal, request).await?;
+    let process = head.process.clone();
+    drive(host, subject, journal, request, head, process, leftovers).await
+}
+
+/// Writes down that a run begins, in this process.
+pub(super) async fn begin(
+    host: &RehearsalHost<'_>,
+    subject: &Subject,
+    journal: &Arc<dyn Journal>,
+    request: &Request<'_>,
+) -> Result<RunHead, Failure> {
     let started = host.clock.now();
-    let process = ProcessMark::new(host.entropy.as_ref());
     let head = RunHead {
         run: RunId::new(started, host.entropy.as_ref()),
         runbook: request.runbook.id.clone(),
@@ -84,15 +95,15 @@ pub async fn rehearse(
         cluster: host.config.cluster.clone(),
         snapshot: subject.id.clone(),
         trigger: request.trigger.to_owned(),
-        host: host.signer.principal().clone(),
+        host: host.config.host.name.clone(),
         tool: TOOL.to_owned(),
         started,
         uptime_ms: u64::try_from(host.clock.uptime().as_millis()).unwrap_or(u64::MAX),
-        process: process.clone(),
+        process: ProcessMark::new(host.entropy.as_ref()),
     };
-    let (begun, copy) = (Arc::clone(&journal), head.clone());
+    let (begun, copy) = (Arc::clone(journal), head.clone());
     on_a_blocking_thread(move || begun.begin(&copy)).await?;
-    drive(host, subject, journal, request, head, process, leftovers).await
+    Ok(head)
 }
 
 /// Goes on with a run that was killed, in this process.
@@ -155,20 +166,40 @@ async fn drive(
     let run = head.run.clone();
     let events = on_a_blocking_thread(move || journal.events(&run)).await?;
     let report = Report::build(&head, request.runbook, &events);
-    let written = Written { host, subject, head: &head, report: &report, outcome: &outcome };
-    written.append(&stated(&events))?;
     let mut warnings = Vec::new();
-    let delivery = host.outbox.deliver(host.stores).await?;
-    if let Some(why) = delivery.blocked(Place::Ledger) {
-        let later = why.is_transient();
-        warnings.push(if later { Failure::new(&codes::LEDGER_UNREACHABLE, why.object(), why.cause()) } else { why.clone() });
+    if let Some(signing) = &host.signing {
+        append(host, signing, subject, &head, &report, &outcome, &events)?;
+        warnings.extend(deliver(host, signing).await?);
     }
     Ok(Rehearsed { run: head.run, outcome, report, leftovers, warnings })
+}
+
+/// Signs the records of a run that has ended; from then on they are in the outbox.
+pub(super) fn append(
+    host: &RehearsalHost<'_>,
+    signing: &Signing<'_>,
+    subject: &Subject,
+    head: &RunHead,
+    report: &Report,
+    outcome: &Outcome,
+    events: &[Event],
+) -> Result<(), Failure> {
+    Written { host, signing, subject, head, report, outcome }.append(&stated(events))
+}
+
+/// Why the records are still waiting, if they are.
+pub(super) async fn deliver(host: &RehearsalHost<'_>, signing: &Signing<'_>) -> Result<Option<Failure>, Failure> {
+    let delivery = signing.outbox.deliver(host.stores).await?;
+    Ok(delivery.blocked(Place::Ledger).map(|why| {
+        let later = why.is_transient();
+        if later { Failure::new(&codes::LEDGER_UNREACHABLE, why.object(), why.cause()) } else { why.clone() }
+    }))
 }
 
 /// The records of a run: first its report, then the attestation that names it.
 struct Written<'a> {
     host: &'a RehearsalHost<'a>,
+    signing: &'a Signing<'a>,
     subject: &'a Subject,
     head: &'a RunHead,
     report: &'a Report,
@@ -180,8 +211,8 @@ impl Written<'_> {
         let layout = Layout::new(&self.host.config.ledger.prefix, &self.host.config.cluster);
         let path = layout.report(&self.head.run);
         let value = json::value(self.report)?;
-        let report = self.host.outbox.append(
-            self.host.signer,
+        let report = self.signing.outbox.append(
+            self.signing.signer,
             |signer| ReportRecord {
                 schema: SCHEMA,
                 path: path.clone(),
@@ -198,7 +229,7 @@ impl Written<'_> {
         let report = RecordRef { key: path, sha256: report.sha256 };
         let path = layout.attestation(&self.subject.lineage, &self.subject.id, &self.head.run);
         let attest = |signer| self.attestation(facts, path.clone(), signer, report);
-        self.host.outbox.append(self.host.signer, attest, &[(Place::Ledger, path.clone())]).map(drop)
+        self.signing.outbox.append(self.signing.signer, attest, &[(Place::Ledger, path.clone())]).map(drop)
     }
 
     fn attestation(&self, facts: &Facts, path: String, signer: crate::record::Link, report: RecordRef) -> Attestation {
@@ -224,7 +255,7 @@ impl Written<'_> {
             lineage: self.subject.lineage.clone(),
             snapshot: self.subject.id.clone(),
             manifest,
-            host: self.host.signer.principal().clone(),
+            host: self.head.host.clone(),
             started: rfc3339(self.head.started),
             finished: rfc3339(self.host.clock.now()),
             asked: self.head.until,
@@ -240,12 +271,12 @@ impl Written<'_> {
     }
 }
 
-async fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
+pub(super) async fn sweep(root: &Path) -> Result<Vec<Leftover>, Failure> {
     let root = root.to_owned();
     on_a_blocking_thread(move || scratch::sweep(&root)).await
 }
 
-async fn on_a_blocking_thread<T: Send + 'static>(
+pub(super) async fn on_a_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|e| Failure::because(&codes::RUN_JOURNAL, "the journal", &e))?

@@ -24,7 +24,7 @@ const USUAL_PREFIX: &str = "/registry";
 #[derive(Debug, Default)]
 pub struct Serving {
     pub(super) apiserver: Option<ApiServer>,
-    pki: Option<ApiPki>,
+    pub(super) pki: Option<ApiPki>,
     /// None before it is built; none inside where nothing is encrypted.
     encryption_config: Option<Option<PathBuf>>,
 }
@@ -59,7 +59,7 @@ impl Ladder<'_> {
     }
 
     pub(super) async fn make_certificates(&mut self) -> StepResult {
-        let pki = ApiPki::new(self.host.clock.as_ref())?;
+        let pki = ApiPki::new(self.host.clock.as_ref(), self.days)?;
         let facts = CertificateFacts {
             authorities: vec![pki.authority.name().to_owned()],
             leaf_certificates: ApiPki::LEAVES,

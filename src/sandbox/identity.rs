@@ -37,11 +37,30 @@ impl ProcessIdentity {
     /// Kills it, if it is still this process. True when a signal was sent.
     #[must_use]
     pub fn kill(self) -> bool {
+        self.signal(Signal::KILL)
+    }
+
+    /// Asks it to end, if it is still this process. True when a signal was sent.
+    #[must_use]
+    pub fn terminate(self) -> bool {
+        self.signal(Signal::TERM)
+    }
+
+    /// Bytes of memory that it and no file accounts for; zero when it is gone.
+    #[must_use]
+    pub fn memory(self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let kibibytes =
+            status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kibibytes.filter(|_| self.is_alive()).unwrap_or(0).saturating_mul(1024)
+    }
+
+    fn signal(self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };
         // The descriptor is opened before the identity is checked: from then on
         // the pid cannot come to mean another process.
         let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-        self.is_alive() && pidfd_send_signal(descriptor, Signal::KILL).is_ok()
+        self.is_alive() && pidfd_send_signal(descriptor, signal).is_ok()
     }
 }
 

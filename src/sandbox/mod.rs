@@ -12,6 +12,7 @@
 //! lie on a memory file system, mode 0600, for as long as the sandbox stands;
 //! after [`Sandbox::down`] no process, mount, namespace or file is left.
 
+pub mod detached;
 pub mod fence;
 pub mod forward;
 pub mod identity;
@@ -99,6 +100,20 @@ impl Sandbox {
         scratch::write_new(&outside, content)
             .map_err(|e| Failure::because(&codes::SANDBOX_FAILED, format!("private file {name}"), &e))?;
         Ok(self.fence.private_inside(scratch).join(name))
+    }
+
+    /// Writes a file of secrets, mode 0600, in memory, for a program outside the
+    /// fence; it goes with the sandbox.
+    ///
+    /// # Errors
+    /// As [`Sandbox::write_private`].
+    pub fn write_outside(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
+        let scratch = self.scratch.as_ref().ok_or_else(gone)?;
+        scratch.create_shared_memory()?;
+        let path = scratch.shared_memory().join(name);
+        scratch::write_new(&path, content)
+            .map_err(|e| Failure::because(&codes::SANDBOX_FAILED, format!("private file {name}"), &e))?;
+        Ok(path)
     }
 
     /// Starts a program inside the fence; its output goes to a log of its own.

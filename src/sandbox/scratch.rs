@@ -124,6 +124,72 @@ impl Scratch {
     }
 }
 
+/// A directory of ours below a scratch root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inhabited {
+    pub path: PathBuf,
+    /// What its maker called it.
+    pub name: String,
+    pub owner: ProcessIdentity,
+    /// Does its owner live?
+    pub is_alive: bool,
+    /// Children that were started in it.
+    pub processes: Vec<Recorded>,
+}
+
+/// A child as its owner noted it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    pub program: String,
+    pub identity: ProcessIdentity,
+}
+
+/// All directories of ours below `root`, whether their owners live or not.
+/// What somebody else made is not ours, whatever it is called.
+///
+/// # Errors
+/// `sandbox.failed` when the root cannot be read.
+pub fn inhabited(root: &Path) -> Result<Vec<Inhabited>, Failure> {
+    let failed = |e: io::Error| unusable(root, &e);
+    let root = match fs::canonicalize(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        path => path.map_err(failed)?,
+    };
+    let own = rustix::process::geteuid().as_raw();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&root).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let Some(owner) = owner_in(&name) else { continue };
+        if !entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own) {
+            continue;
+        }
+        let processes = recorded(&entry.path())?;
+        let name = name.strip_prefix(MARK).and_then(|name| name.strip_suffix(&format!("-{owner}"))).unwrap_or(&name).to_owned();
+        let is_alive = lives(&entry.path(), owner);
+        found.push(Inhabited { path: entry.path(), name, owner, is_alive, processes });
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+impl Inhabited {
+    /// Ends what a dead owner left running and removes the directory and its
+    /// memory; gives the programs that were ended.
+    ///
+    /// # Errors
+    /// `sandbox.failed` names what could not be removed, or that the owner lives.
+    pub fn remove(self) -> Result<Vec<String>, Failure> {
+        if lives(&self.path, self.owner) {
+            return Err(Failure::new(&codes::SANDBOX_FAILED, self.path.display(), "its owner lives"));
+        }
+        let scratch = Scratch { path: self.path, owner: self.owner };
+        let ended = scratch.end_processes()?;
+        scratch.remove()?;
+        Ok(ended)
+    }
+}
+
 /// Ends and removes what runs below `root` left when they were killed, and says
 /// what that was. Directories of living runs, and whatever is not ours, stay.
 ///
@@ -148,7 +214,7 @@ fn sweep_directories(root: &Path) -> Result<Vec<Leftover>, Failure> {
         let entry = entry.map_err(failed)?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let Some(owner) = owner_in(&name) else { continue };
-        if owner.is_alive() {
+        if lives(&entry.path(), owner) {
             continue;
         }
         let scratch = Scratch { path: entry.path(), owner };
@@ -193,24 +259,34 @@ fn owner_in(name: &str) -> Option<ProcessIdentity> {
     format!("{pid}-{start}").parse().ok()
 }
 
+/// Does the owner of a directory live? After a restart of the machine another
+/// process can have its pid and start time: what was noted in another boot tells.
+fn lives(directory: &Path, owner: ProcessIdentity) -> bool {
+    let noted = fs::read_to_string(directory.join(PROCESSES)).unwrap_or_default();
+    let boot = boot_id();
+    owner.is_alive() && (noted.is_empty() || boot.is_empty() || noted.lines().any(|line| line.starts_with(&boot)))
+}
+
 fn end_recorded(directory: &Path) -> Result<Vec<String>, Failure> {
+    Ok(recorded(directory)?.into_iter().filter(|child| child.identity.kill()).map(|child| child.program).collect())
+}
+
+/// The children of this boot that were started in a directory; those of an
+/// earlier one are gone.
+fn recorded(directory: &Path) -> Result<Vec<Recorded>, Failure> {
     let path = directory.join(PROCESSES);
-    let recorded = match fs::read_to_string(&path) {
+    let text = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text.map_err(|e| Failure::because(&codes::SANDBOX_FAILED, path.display(), &e))?,
     };
     let boot = boot_id();
-    let mut ended = Vec::new();
-    for line in recorded.lines().take(MAX_RECORDED) {
-        let mut words = line.splitn(3, ' ');
+    let child = |line: &str| {
         // A line cut short by a crash names nobody.
-        let (Some(in_boot), Some(identity), Some(program)) = (words.next(), words.next(), words.next()) else { continue };
-        let Ok(identity) = identity.parse::<ProcessIdentity>() else { continue };
-        if !boot.is_empty() && in_boot == boot && identity.kill() {
-            ended.push(program.to_owned());
-        }
-    }
-    Ok(ended)
+        let mut words = line.splitn(3, ' ');
+        let (in_boot, identity, program) = (words.next()?, words.next()?.parse().ok()?, words.next()?.to_owned());
+        (!boot.is_empty() && in_boot == boot).then_some(Recorded { program, identity })
+    };
+    Ok(text.lines().take(MAX_RECORDED).filter_map(child).collect())
 }
 
 /// The scratch root, or what is made in it, refuses: no matter of namespaces.
@@ -262,9 +338,20 @@ mod tests {
         fs::create_dir_all(dead.join("private")).unwrap();
         fs::write(dead.join(PROCESSES), "another-boot 1-1 init\nnonsense\n").unwrap();
         fs::write(root.path().join("somebody-elses"), "x").unwrap();
+        // As if the machine had started anew since, and this pid had come back.
+        let owner = living.owner;
+        let before = root.path().join(format!("holdfast-run-before-{owner}"));
+        fs::create_dir(&before).unwrap();
+        fs::write(before.join(PROCESSES), format!("another-boot {owner} etcd\n")).unwrap();
+        let found = inhabited(root.path()).unwrap();
+        let names: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.is_alive)).collect();
+        assert_eq!(names, [("before", false), ("dead", false), ("living", true)]);
+        assert!(found.into_iter().all(|found| found.processes.is_empty() && (!found.is_alive || found.remove().is_err())));
 
         let swept = sweep_directories(root.path()).unwrap();
-        assert_eq!(swept, [Leftover { directory: dead.clone(), ended: vec![] }]);
+        let leftover = |directory: &PathBuf| Leftover { directory: directory.clone(), ended: vec![] };
+        assert_eq!(swept.len(), 2);
+        assert!(swept.contains(&leftover(&dead)) && swept.contains(&leftover(&before)), "{swept:?}");
         assert!(!dead.exists() && living.path().exists() && root.path().join("somebody-elses").exists());
         living.remove().unwrap();
     }

@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::escrow::seal::Identities;
 use crate::record::attestation::{Attestation, ReportRecord};
 use crate::record::{Record, Rung};
-use crate::rehearsal::{self, ACTIONS, RehearsalHost, Rehearsed, Request, Subject};
+use crate::rehearsal::{self, ACTIONS, RehearsalHost, Rehearsed, Request, Signing, Subject};
 use crate::report::{html, json, markdown};
 use crate::runbook::journal::{Event, Journal};
 use crate::runbook::model::Runbook;
@@ -26,7 +26,7 @@ const RUNBOOK: &[u8] = include_bytes!("../../runbooks/etcd-restore.md");
 const RUNBOOK_FILE: &str = "etcd-restore.md";
 
 /// The kinds of record that a rehearsal signs.
-const SIGNED_HERE: [&str; 2] = [Attestation::NAMESPACE, ReportRecord::NAMESPACE];
+pub const SIGNED_HERE: [&str; 2] = [Attestation::NAMESPACE, ReportRecord::NAMESPACE];
 
 /// What is asked of a rehearsal.
 #[derive(Debug)]
@@ -77,8 +77,7 @@ impl Station {
             allowed: &allowed,
             snapshot_identity: identity(self.config.snapshots.identity_file.as_deref(), "snapshots.identity_file")?,
             escrow_identity: identity(self.config.escrow.identity_file.as_deref(), "escrow.identity_file")?,
-            signer: &signer,
-            outbox: &outbox,
+            signing: Some(Signing { signer: &signer, outbox: &outbox }),
             places: &places,
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
@@ -129,7 +128,9 @@ fn tell_of_cut_off(journal: &dyn Journal, tell: &(dyn Fn(&Told<'_>) + Send + Syn
     Ok(())
 }
 
-fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failure> {
+/// # Errors
+/// `config.section-missing` when it is not set, `identity.unreadable`.
+pub fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failure> {
     let missing = || {
         Failure::new(&codes::CONFIG_SECTION_MISSING, key, "it is not set, and a rehearsal opens what is sealed")
             .next("set it to the identity file of this rehearsal host, or run this on a host that has one")
@@ -137,7 +138,11 @@ fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failure> 
     Ok(Arc::new(Identities::load(path.ok_or_else(missing)?)?))
 }
 
-fn read_runbook(folder: Option<&Path>) -> Result<Runbook, Failure> {
+/// The restore that is rehearsed, from `folder` or from the binary.
+///
+/// # Errors
+/// `runbook.unknown`, `runbook.invalid`.
+pub fn read_runbook(folder: Option<&Path>) -> Result<Runbook, Failure> {
     let path = folder.map_or_else(|| PathBuf::from(RUNBOOK_FILE), |folder| folder.join(RUNBOOK_FILE));
     let bytes = match folder {
         Some(_) => std::fs::read(&path).map_err(|e| Failure::because(&codes::RUNBOOK_UNKNOWN, path.display(), &e))?,
@@ -147,7 +152,11 @@ fn read_runbook(folder: Option<&Path>) -> Result<Runbook, Failure> {
 }
 
 /// Keeps the three faces beside the catalog; the signed one is in the ledger.
-fn write_reports(state: &Path, rehearsed: &Rehearsed) -> Result<PathBuf, Failure> {
+/// Gives the path of the page.
+///
+/// # Errors
+/// `state.unusable`; some of the faces may be there.
+pub fn write_reports(state: &Path, rehearsed: &Rehearsed) -> Result<PathBuf, Failure> {
     let folder = state.join("reports");
     let failed = |e: io::Error| Failure::because(&codes::STATE_UNUSABLE, folder.display(), &e);
     // They name objects of the cluster, down to those that nobody could read.

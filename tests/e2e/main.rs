@@ -7,6 +7,7 @@ mod etcd_cluster;
 mod inspect;
 mod rehearse;
 mod rehearse_bad_input;
+mod restore;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod scene;

@@ -4,6 +4,7 @@
 //! Made once by a real etcd, a real API server and real takes; then the cluster
 //! is stopped and removed with every copy of its keys but the sealed ones.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +29,7 @@ use holdfast::record::Rung;
 use holdfast::record::layout::Layout;
 use holdfast::record::manifest::Manifest;
 use holdfast::record::signature::{AllowedSigners, Signer};
-use holdfast::rehearsal::{self, RehearsalHost, Rehearsed, Request, Subject};
+use holdfast::rehearsal::{self, RehearsalHost, Rehearsed, Request, Signing, Subject};
 use holdfast::runbook::journal::{Event, Journal};
 use holdfast::runbook::model::Runbook;
 use holdfast::sandbox::Places;
@@ -49,6 +50,8 @@ pub struct Source {
     pub key2: Fingerprint,
     /// Secrets that were written.
     pub secrets: usize,
+    /// Their data as the API has it, by `namespace/name`.
+    pub values: BTreeMap<String, Value>,
 }
 
 /// The source, made by the first test that asks.
@@ -84,7 +87,13 @@ async fn make() -> Source {
     fs::remove_dir_all(folder.join("production")).unwrap();
     fs::remove_dir_all(site.host(site::CONTROL_PLANE)).unwrap();
     let (key1, key2) = (key1.fingerprint().clone(), key2.fingerprint().clone());
-    Source { folder, first, second, key1, key2, secrets: written.len() }
+    Source { folder, first, second, key1, key2, secrets: written.len(), values: values(&written) }
+}
+
+fn values(written: &workload::Written) -> BTreeMap<String, Value> {
+    let base64 = |(key, value): (&String, &Vec<u8>)| (key.clone(), json!(data_encoding::BASE64.encode(value)));
+    let data = |data: &BTreeMap<String, Vec<u8>>| Value::Object(data.iter().map(base64).collect());
+    written.iter().map(|((namespace, name), of_secret)| (format!("{namespace}/{name}"), data(of_secret))).collect()
 }
 
 fn places() -> Places {
@@ -216,7 +225,8 @@ async fn catalog(config: &Config) -> Catalog {
     catalog
 }
 
-fn host_config(root: &Path) -> PathBuf {
+/// The configuration of the rehearsal host below `root`.
+pub fn host_config(root: &Path) -> PathBuf {
     root.join("hosts").join(site::REHEARSAL).join("holdfast.toml")
 }
 
@@ -309,8 +319,7 @@ impl Scene {
             allowed: &allowed,
             snapshot_identity: identity(&config.snapshots.identity_file),
             escrow_identity: identity(&config.escrow.identity_file),
-            signer: &signer,
-            outbox: &outbox,
+            signing: Some(Signing { signer: &signer, outbox: &outbox }),
             places: &self.places,
             clock: Arc::clone(&self.clock),
             entropy: Arc::new(OsEntropy),

@@ -44,7 +44,7 @@ async fn serve(scene: &Scene, name: &str, config: Option<EncryptionConfig>) -> F
     let etcdutl = tools::find(member::ETCDUTL, &versions, &scene.places).await.unwrap();
     let etcd = tools::find(member::ETCD, &versions, &scene.places).await.unwrap();
     let data = member::restore(&sandbox, &etcdutl, image(scene), "wrong-keys", LIMIT).await.unwrap();
-    let pki = MemberPki::new(clock.as_ref()).unwrap();
+    let pki = MemberPki::new(clock.as_ref(), 1).unwrap();
     let files = pki.write(&sandbox).unwrap();
     let member = member::start(&sandbox, &etcd, &data, 0, &pki, &files, LIMIT).await.unwrap();
     let program = tools::find(apiserver::KUBE_APISERVER, &apiserver::wanted_versions(), &scene.places).await.unwrap();
@@ -55,7 +55,7 @@ async fn serve(scene: &Scene, name: &str, config: Option<EncryptionConfig>) -> F
         etcd_files: &files,
         prefix: "/registry",
         encryption_config: yaml.as_ref(),
-        pki: &ApiPki::new(clock.as_ref()).unwrap(),
+        pki: &ApiPki::new(clock.as_ref(), 1).unwrap(),
     };
     let failure = apiserver::start(&sandbox, &setup, clock.as_ref(), LIMIT).await.unwrap_err();
     member.stop().await.unwrap();

@@ -1,0 +1,279 @@
+//! `holdfast restore`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::rehearse::{line_of, print_answer, warn_to};
+use super::render;
+use super::scratch::{access, end_with};
+use crate::base::codes;
+use crate::base::exit::Exit;
+use crate::base::failure::Failure;
+use crate::record::Rung;
+use crate::report::json as report_json;
+use crate::restore::Told;
+use crate::restore::scratch::{Asked, Raised, raise};
+use crate::restore::supervisor::{Frame, Supervisor, Tie, framed, send};
+use crate::restore::up::Note;
+use crate::runbook::journal::Event;
+use crate::station::Station;
+
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// A snapshot id, the start of one, or `latest`.
+    #[arg(default_value = "latest")]
+    pub id: String,
+
+    /// Where to: `scratch`, a cluster of its own on this host.
+    #[arg(long, value_name = "scratch")]
+    pub into: PathBuf,
+
+    /// How far to climb.
+    #[arg(long, value_enum, default_value_t = RungArgument::Serve)]
+    pub to: RungArgument,
+
+    /// Keep the cluster up in this process, until a signal, and not in one of its own.
+    #[arg(long)]
+    pub foreground: bool,
+}
+
+/// What can stay up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RungArgument {
+    /// etcd alone.
+    Boot,
+    /// etcd and an API server.
+    Serve,
+}
+
+impl From<RungArgument> for Rung {
+    fn from(argument: RungArgument) -> Self {
+        match argument {
+            RungArgument::Boot => Self::Boot,
+            RungArgument::Serve => Self::Serve,
+        }
+    }
+}
+
+/// The word that stands for a scratch cluster; a directory of this name is `./scratch`.
+const SCRATCH: &str = "scratch";
+
+/// Restores, in a process of its own where the result is to outlive this one.
+///
+/// # Errors
+/// When there is no answer to report; nothing is left running.
+pub async fn run(
+    config: &Path,
+    arguments: &Restore,
+    json: bool,
+    out: &mut dyn Write,
+    cancel: CancellationToken,
+) -> Result<Exit, Failure> {
+    if arguments.into != Path::new(SCRATCH) {
+        return Err(Failure::new(&codes::USAGE, "--into", "the only place so far is scratch"));
+    }
+    if let Some(mut tie) = Tie::of_this_process()? {
+        return supervise(config, arguments, json, &mut tie, cancel).await;
+    }
+    if arguments.foreground {
+        let mut err = render::Output(io::stderr());
+        let screen = Screen { out: Mutex::new(out), err: Mutex::new(&mut err), watch: &progress_here, json };
+        return keep(config, arguments, &screen, None, cancel).await;
+    }
+    let supervisor = Supervisor::start(std::env::args_os().skip(1))?;
+    relay(supervisor, json, out, &cancel).await
+}
+
+/// Shows what the supervisor says, until the cluster is up or nothing is left of it.
+async fn relay(mut supervisor: Supervisor, json: bool, out: &mut dyn Write, cancel: &CancellationToken) -> Result<Exit, Failure> {
+    let mut wanted = true;
+    let exit = loop {
+        let frame = tokio::select! {
+            biased;
+            () = cancel.cancelled(), if wanted => {
+                wanted = false;
+                supervisor.let_go();
+                continue;
+            }
+            frame = supervisor.next() => frame?,
+        };
+        match frame {
+            Some(Frame::Out(text)) => out.write_all(text.as_bytes()).map_err(render::unprinted)?,
+            Some(Frame::Err(text)) => {
+                // A terminal that went away does not stop a restore.
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+            Some(Frame::Progress(line)) => progress(&line, json),
+            Some(Frame::Up) if wanted => {
+                out.flush().map_err(render::unprinted)?;
+                supervisor.leave().await?;
+                break Some(Exit::Good);
+            }
+            Some(Frame::Up) => {}
+            Some(Frame::Done(code)) => break Exit::of_code(code),
+            None => break None,
+        }
+    };
+    let log = supervisor.log();
+    match exit {
+        Some(exit) => {
+            let _ = io::stderr().write_all(log.as_bytes());
+            Ok(exit)
+        }
+        None => {
+            let status = supervisor.end().await?;
+            Err(Failure::new(&codes::SANDBOX_FAILED, "supervisor", format!("it ended with {status}\n{}", log.trim_end())))
+        }
+    }
+}
+
+/// The other side: everything that is said goes to the one who started this.
+async fn supervise(
+    config: &Path,
+    arguments: &Restore,
+    json: bool,
+    tie: &mut Tie,
+    cancel: CancellationToken,
+) -> Result<Exit, Failure> {
+    let (mut out, mut err) = (framed(io::stdout(), Frame::Out), framed(io::stdout(), Frame::Err));
+    let watch = |line: &str, _: bool| {
+        // Whoever no longer listens is known to be gone by the tie.
+        let _ = send(&mut io::stdout(), &Frame::Progress(line.to_owned()));
+    };
+    let screen = Screen { out: Mutex::new(&mut out), err: Mutex::new(&mut err), watch: &watch, json };
+    let exit = match keep(config, arguments, &screen, Some(tie), cancel).await {
+        Ok(exit) => exit,
+        Err(failure) => {
+            let _ = render::failure(&mut **lock(&screen.err), &failure, json);
+            failure.exit()
+        }
+    };
+    let _ = lock(&screen.out).flush();
+    let _ = lock(&screen.err).flush();
+    let _ = send(&mut io::stdout(), &Frame::Done(exit as u8));
+    Ok(exit)
+}
+
+/// Where the words go.
+struct Screen<'a> {
+    out: Mutex<&'a mut dyn Write>,
+    err: Mutex<&'a mut (dyn Write + Send)>,
+    watch: &'a (dyn Fn(&str, bool) + Send + Sync),
+    json: bool,
+}
+
+fn lock<'m, T>(mutex: &'m Mutex<T>) -> std::sync::MutexGuard<'m, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One line for each step that ended; with JSON only for a person who watches.
+fn progress(line: &str, json: bool) {
+    // A terminal that went away does not stop a restore.
+    let _ = match json {
+        false => writeln!(io::stdout(), "{line}"),
+        true if io::stderr().is_terminal() => writeln!(io::stderr(), "{line}"),
+        true => Ok(()),
+    };
+}
+
+fn progress_here(line: &str, json: bool) {
+    progress(line, json);
+}
+
+/// Climbs, says what is up, and keeps it until it is told to end.
+async fn keep(
+    config: &Path,
+    arguments: &Restore,
+    screen: &Screen<'_>,
+    mut tie: Option<&mut Tie>,
+    cancel: CancellationToken,
+) -> Result<Exit, Failure> {
+    let station = Station::open(config)?;
+    let asked = Asked { snapshot: &arguments.id, until: arguments.to.into() };
+    let (err, show, json) = (&screen.err, screen.watch, screen.json);
+    let watch = |event: &Event| {
+        if let Some(line) = line_of(event) {
+            show(&line, json);
+        }
+    };
+    let tell = |told: Told| {
+        let mut err = lock(err);
+        // A terminal that went away does not stop a restore.
+        let _ = match told {
+            Told::Warning(failure) => render::warning(&mut **err, &failure, json),
+            Told::Note(text) => render::note(&mut **err, &text, json),
+        };
+    };
+    let raising = raise(&station, &asked, cancel.clone(), &watch, &tell);
+    tokio::pin!(raising);
+    let raised = match &mut tie {
+        Some(tie) => tokio::select! {
+            biased;
+            raised = &mut raising => raised?,
+            () = tie.cut() => {
+                cancel.cancel();
+                raising.await?
+            }
+        },
+        None => raising.await?,
+    };
+    warn_to(&mut **lock(&screen.err), &raised.rehearsed, screen.json)?;
+    print(&mut **lock(&screen.out), config, &raised, screen.json).map_err(render::unprinted)?;
+    let exit = raised.rehearsed.exit();
+    let Some((standing, _)) = raised.up else { return Ok(exit) };
+    let is_kept = match tie {
+        Some(tie) => {
+            // The starter may be a terminal's, and the terminal's directory unmounted some day.
+            let _ = std::env::set_current_dir("/");
+            tokio::select! {
+                is_shown = hand_over(tie, screen) => is_shown,
+                () = cancel.cancelled() => false,
+            }
+        }
+        None => true,
+    };
+    if is_kept {
+        cancel.cancelled().await;
+    }
+    standing.down().await?;
+    Ok(if is_kept { Exit::Good } else { Exit::Interrupted })
+}
+
+async fn hand_over(tie: &mut Tie, screen: &Screen<'_>) -> bool {
+    let flushed = lock(&screen.out).flush().and_then(|()| lock(&screen.err).flush());
+    flushed.is_ok() && tie.hand_over(&mut io::stdout()).await
+}
+
+fn print(out: &mut dyn Write, config: &Path, raised: &Raised, json: bool) -> io::Result<()> {
+    let Raised { rehearsed, page, recorded, up } = raised;
+    let note = up.as_ref().map(|(_, note)| note);
+    if json {
+        let directory = up.as_ref().map(|(standing, _)| standing.directory());
+        let document = json!({
+            "up": note, "directory": directory, "recorded": recorded, "page": page,
+            "report": report_json::value(&rehearsed.report).map_err(io::Error::other)?,
+        });
+        return writeln!(out, "{document}");
+    }
+    print_answer(out, rehearsed)?;
+    if let Some(note) = note {
+        print_up(out, config, note)?;
+    }
+    match page {
+        Some(page) => writeln!(out, "report {}: {}", rehearsed.run, page.display()),
+        None => Ok(()),
+    }
+}
+
+fn print_up(out: &mut dyn Write, config: &Path, note: &Note) -> io::Result<()> {
+    writeln!(out, "up: {}", note.run)?;
+    for (name, value) in access(note) {
+        writeln!(out, "  {name:<12}{value}")?;
+    }
+    writeln!(out, "  {:<12}{}", "end it", end_with(config, &note.run))
+}
