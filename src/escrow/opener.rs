@@ -54,7 +54,7 @@ impl Opener<'_> {
         for record in &records {
             match self.open_record(fingerprint, record).await {
                 Ok(opened) => return Ok(opened),
-                Err(failure) if failure.is_transient() => return Err(failure),
+                Err(failure) if says_nothing(&failure) => return Err(failure),
                 Err(failure) => reasons.push(failure),
             }
         }
@@ -88,6 +88,11 @@ impl Opener<'_> {
         let key = key.ok_or_else(|| refuse("it holds another key than it names"))?;
         Ok(Opened { key, record: RecordRef { key: record.path, sha256: Sha256::of(&bytes) } })
     }
+}
+
+/// A store that does not let us look is no answer about what lies there.
+fn says_nothing(failure: &Failure) -> bool {
+    failure.is_transient() || [&codes::STORE_DENIED, &codes::STORE_CREDENTIAL, &codes::STORE_TLS].contains(&failure.code())
 }
 
 /// What to call it when no record opened. A record that is ours to open and

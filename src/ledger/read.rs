@@ -179,7 +179,7 @@ fn own_word(path: &str, record: HostRecord) -> Result<HostRecord, Failure> {
 /// or does not let us in must not look like an empty ledger.
 fn unreadable(key: &Key, error: StoreError) -> Result<Failure, Failure> {
     match error.kind {
-        ErrorKind::Transient | ErrorKind::Denied => Err(failure(error)),
+        ErrorKind::Transient | ErrorKind::Denied | ErrorKind::Credential | ErrorKind::Tls => Err(failure(error)),
         _ => Ok(Failure::because(&codes::RECORD_INVALID, key, &error)),
     }
 }

@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::base::codes;
 use crate::base::digest::Sha256;
+use crate::base::entropy::OsEntropy;
 use crate::base::failure::{Failure, chain};
 pub use crate::base::object_key::{BadKey, Key, Prefix};
 use crate::config::StoreConfig;
@@ -55,7 +56,7 @@ pub trait Store: Debug + Send + Sync {
 pub fn open(config: &StoreConfig) -> Arc<dyn Store> {
     match config {
         StoreConfig::Fs { path } => Arc::new(fs::FsStore::at(path)),
-        StoreConfig::S3(config) => Arc::new(s3::S3Store::of(config)),
+        StoreConfig::S3(config) => Arc::new(layers::Retry::new(Arc::new(s3::S3Store::of(config)), Arc::new(OsEntropy))),
     }
 }
 

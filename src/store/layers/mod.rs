@@ -2,6 +2,8 @@
 
 pub mod fault;
 pub mod put_only;
+pub mod retry;
 
 pub use fault::{Fault, FaultStore, Operation, OperationKind};
 pub use put_only::PutOnly;
+pub use retry::Retry;

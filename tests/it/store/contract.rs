@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use holdfast::base::digest::Sha256;
 use holdfast::store::fs::FsStore;
-use holdfast::store::layers::{FaultStore, PutOnly};
+use holdfast::store::layers::{Fault, FaultStore, PutOnly};
 use holdfast::store::mem::MemStore;
 use holdfast::store::{ErrorKind, Listed, Prefix, PutOptions, Store, VersionId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::s3::Site;
-use super::{get, key, names, pattern, put, read, shared};
+use super::{get, key, names, pattern, put, read, retry, shared};
 
 /// Longer than every buffer on the way, and no multiple of any.
 const LONG: usize = 5 * 1024 * 1024 + 17;
@@ -58,6 +58,22 @@ async fn a_versioned_bucket_keeps_the_contract() {
     let site = Site::start_with_tls().await;
     keeps(&site.writer("versioned"), &site.reader("versioned"), true).await;
     assert_eq!(site.server.open_uploads("versioned").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_retry_layer_keeps_the_contract_over_lost_answers() {
+    let faults = FaultStore::new(shared(MemStore::new("test")));
+    let lost = Fault::Refused(ErrorKind::Transient);
+    let faults = faults.fail(1..=1, lost).fail(3..=4, lost).fail(6..=6, lost).fail(8..=8, Fault::AnswerLost);
+    let store = shared(retry(shared(faults)));
+    keeps(&store, &store, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bucket_behind_layers_keeps_the_contract() {
+    let site = Site::start().await;
+    let layered = |store| shared(retry(shared(FaultStore::new(store).fail(1..=1, Fault::Refused(ErrorKind::Transient)))));
+    keeps(&layered(site.writer("versioned")), &layered(site.reader("versioned")), true).await;
 }
 
 async fn keeps(writer: &Arc<dyn Store>, reader: &Arc<dyn Store>, versions: bool) {

@@ -3,10 +3,13 @@
 mod contract;
 mod fs;
 mod layers;
+mod retry;
 mod s3;
 
 use std::sync::Arc;
 
+use holdfast::base::entropy::OsEntropy;
+use holdfast::store::layers::Retry;
 use holdfast::store::{ErrorKind, Key, PutOptions, Reader, Store, StoreError, Stored};
 use tokio::io::AsyncReadExt;
 
@@ -43,4 +46,9 @@ fn pattern(length: usize) -> Vec<u8> {
 
 fn shared(store: impl Store + 'static) -> Arc<dyn Store> {
     Arc::new(store)
+}
+
+/// The retry layer, with waits that vary as they do in the program.
+fn retry(inner: Arc<dyn Store>) -> Retry {
+    Retry::new(inner, Arc::new(OsEntropy))
 }
