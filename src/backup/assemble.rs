@@ -12,6 +12,7 @@ use crate::base::units::count;
 use crate::escrow::shape;
 use crate::etcd::member::Doubt;
 use crate::etcd::{Choice, MemberStatus, StreamedImage};
+use crate::record::layout::Layout;
 use crate::record::manifest::{
     Cluster, Image, KeyNeed, Manifest, Member, Object, Problem, Proof, Quality, RecordRef, Severity, Taken,
 };
@@ -249,10 +250,14 @@ fn page(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>, etcd: &EtcdFact
         live_keys: etcd.live_keys,
         image_bytes: facts.image.bytes,
         image_sha256: facts.image.sha256.to_string(),
+        snapshot_store: host.snapshots.describe(),
+        escrow_store: host.escrow.describe(),
         snapshot_folder: draft.snapshots.snapshot(&draft.lineage, &draft.id),
+        escrow_folder: format!("{}/keys", Layout::new(&host.config.escrow.prefix, &host.config.cluster).root()),
         object_key: manifest.object.key.clone(),
         object_bytes: manifest.object.bytes,
         object_sha256: manifest.object.sha256.to_string(),
+        object_version: manifest.object.version_id.clone(),
         sealed_to: manifest.sealed_to.clone(),
         keys: shape.as_ref().map(|shape| page_keys(facts, shape, manifest)).unwrap_or_default(),
         kms_keys: manifest.keys.iter().filter(|key| key.provider.starts_with("kms")).map(page_kms).collect(),

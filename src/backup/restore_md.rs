@@ -29,10 +29,17 @@ pub struct Page {
     pub live_keys: u64,
     pub image_bytes: u64,
     pub image_sha256: String,
+    /// The stores as the host that took the snapshot knows them.
+    pub snapshot_store: String,
+    pub escrow_store: String,
     pub snapshot_folder: String,
+    /// The keys of this cluster in the escrow store.
+    pub escrow_folder: String,
     pub object_key: String,
     pub object_bytes: u64,
     pub object_sha256: String,
+    /// Where the store keeps versions.
+    pub object_version: Option<String>,
     pub sealed_to: Vec<String>,
     pub keys: Vec<PageKey>,
     pub kms_keys: Vec<PageKms>,

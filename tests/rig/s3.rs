@@ -211,17 +211,7 @@ impl S3Server {
     /// Lets a user do this in the bucket, besides what was granted before.
     pub async fn grant(&mut self, bucket: &str, user: &Credential, grant: Grant) {
         let statements = self.policies.entry(bucket.to_owned()).or_default();
-        let allow = |actions: &[&str], resource: String| json!({"Effect": "Allow", "Principal": {"AWS": [user.access]}, "Action": actions, "Resource": resource});
-        let (this, objects) = (format!("arn:aws:s3:::{bucket}"), format!("arn:aws:s3:::{bucket}/*"));
-        let put = ["s3:PutObject", "s3:PutObjectRetention", "s3:AbortMultipartUpload"];
-        let get = ["s3:GetObject", "s3:GetObjectVersion"];
-        let list = ["s3:ListBucket", "s3:ListBucketVersions"];
-        match grant {
-            Grant::Write => statements.push(allow(&put, objects)),
-            Grant::Read => statements.extend([allow(&get, objects), allow(&list, this)]),
-            Grant::Append => statements.extend([allow(&[put.as_slice(), &get].concat(), objects), allow(&list, this)]),
-            Grant::All => statements.extend([allow(&["s3:*"], objects), allow(&["s3:*"], this)]),
-        }
+        statements.extend(grant.statements(bucket, &user.access));
         let policy = json!({"Version": "2012-10-17", "Statement": statements}).to_string();
         self.root_client().put_bucket_policy().bucket(bucket).policy(policy).send().await.unwrap();
     }
@@ -277,6 +267,36 @@ impl S3Server {
             .build();
         Client::from_conf(config)
     }
+}
+
+/// What operators are told to set: the policies that the product ships.
+const SEALED_POLICY: &str = include_str!("../../deploy/s3/sealed-bucket.json");
+const LEDGER_POLICY: &str = include_str!("../../deploy/s3/ledger-bucket.json");
+
+impl Grant {
+    fn statements(self, bucket: &str, user: &str) -> Vec<Value> {
+        let (policy, who) = match self {
+            Self::Write => (SEALED_POLICY, "WRITER"),
+            Self::Read => (SEALED_POLICY, "READER"),
+            Self::Append => (LEDGER_POLICY, "HOST"),
+            Self::All => return everything(bucket, user),
+        };
+        let policy: Value = serde_json::from_str(&policy.replace("BUCKET", bucket)).unwrap();
+        let mut statements = policy["Statement"].as_array().unwrap().clone();
+        statements.retain(|statement| statement["Principal"]["AWS"][0] == who);
+        for statement in &mut statements {
+            statement["Principal"]["AWS"][0] = user.into();
+            // Several users of one kind: a policy names each statement once.
+            statement["Sid"] = format!("{}{user}", statement["Sid"].as_str().unwrap()).replace('-', "").into();
+        }
+        statements
+    }
+}
+
+fn everything(bucket: &str, user: &str) -> Vec<Value> {
+    let allow =
+        |resource: String| json!({"Effect": "Allow", "Principal": {"AWS": [user]}, "Action": ["s3:*"], "Resource": resource});
+    vec![allow(format!("arn:aws:s3:::{bucket}")), allow(format!("arn:aws:s3:::{bucket}/*"))]
 }
 
 impl Credential {

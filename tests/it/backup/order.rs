@@ -121,9 +121,14 @@ async fn restore_md_names_this_snapshot_and_holds_no_key() {
     let name = taken.manifest.object.key.replace("etcd.db.zst.age", "RESTORE.md");
     let page = read_small(bench.snapshots.as_ref(), &name.parse().unwrap(), 1 << 20).await.unwrap();
     let page = String::from_utf8(page).unwrap();
-    for expected in
-        [taken.manifest.id.as_str(), &taken.manifest.object.sha256.to_string(), &taken.manifest.image.sha256.to_string()]
-    {
+    for expected in [
+        taken.manifest.id.as_str(),
+        &taken.manifest.object.sha256.to_string(),
+        &taken.manifest.image.sha256.to_string(),
+        // Whoever reads it may have never seen the configuration.
+        &bench.snapshots.describe(),
+        &bench.escrow.describe(),
+    ] {
         assert!(page.contains(expected), "{expected}");
     }
     let secrets = crate::data::json("snapshot-secrets.json");
