@@ -59,6 +59,13 @@ pub enum Command {
     /// keys and configurations beside the reports. HOLDFAST_TOOLS names a
     /// directory with etcd, etcdutl and kube-apiserver.
     Demo,
+    /// Print the completion script of a shell.
+    ///
+    /// For bash: `holdfast completions bash > /etc/bash_completion.d/holdfast`, or in a
+    /// running shell `source <(holdfast completions bash)`.
+    Completions(super::completions::Completions),
+    /// Print the manual page, or write a page for each command.
+    Man(super::man::ManArguments),
 }
 
 /// The commands that work with a host's configuration and may be stopped at any moment.

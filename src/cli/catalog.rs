@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
+use super::layout::parts_behind;
+use super::list::print_finding;
 use super::render;
-use super::render::printable;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::count;
@@ -34,13 +35,14 @@ fn as_json(rebuilt: &Rebuilt, history: &History, findings: &[Finding], out: &mut
 fn as_text(rebuilt: &Rebuilt, history: &History, findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "catalog rebuilt from {} of the ledger", count(history.entries.len() as u64, "record"))?;
     if let Some(path) = &rebuilt.set_aside {
-        writeln!(out, "the old file could not be used; it was moved to {}", path.display())?;
+        let path = path.display().to_string();
+        write!(out, "the old file could not be used; it was moved to\n{}", parts_behind("  ", 2, &[&path]))?;
     }
     if rebuilt.journals_lost {
         writeln!(out, "journals of runs are local: those of unfinished runs, if any, are lost")?;
     }
-    for Finding { object, code, message } in findings {
-        writeln!(out, "finding: {}: {} [{}]", printable(object), printable(message), printable(code))?;
+    if !findings.is_empty() {
+        writeln!(out, "{} in the ledger:", count(findings.len() as u64, "finding"))?;
     }
-    Ok(())
+    findings.iter().try_for_each(|finding| print_finding(finding, out))
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 
+use super::layout::{self, padded, parts_behind, shortened};
 use super::render::printable;
 use crate::base::units::{count, human_bytes};
 use crate::k8s::encryption_config::NamedConfig;
@@ -10,11 +11,13 @@ use crate::record::manifest::{Proof, ResourceCount, Severity};
 use crate::scan::Mapped;
 use crate::scan::inspection::{EtcdFacts, Inspection, KeyEntry, Trailer, Verdict};
 
-const WIDTH: usize = 80;
 /// Rows of a list before the rest is only counted.
 const MOST_ROWS: usize = 20;
 /// Where the text begins behind a label.
 const LABEL: usize = 12;
+/// Columns for the name of a key, and for that of a kind of object.
+const NAME: usize = 20;
+const KIND: usize = 42;
 
 /// Etcd keys of the first objects that no given configuration reads. Only asked
 /// for when there are some, since it reads the snapshot a second time.
@@ -37,7 +40,8 @@ pub fn first_unreadable(mapped: &Mapped, configs: &[NamedConfig], inspection: &I
 /// # Errors
 /// Those of `out`.
 pub fn print(out: &mut dyn Write, path: &str, inspection: &Inspection, configs: usize, unreadable: &[String]) -> io::Result<()> {
-    labelled(out, "file", &format!("{path}, {}", human_bytes(inspection.file.bytes)))?;
+    let head = padded("file", LABEL);
+    write!(out, "{}", parts_behind(&head, LABEL, &[path, &format!("({})", human_bytes(inspection.file.bytes))]))?;
     labelled(out, "whole", &whole(inspection))?;
     labelled(out, "verdict", &verdict(inspection, configs))?;
     if let Some(etcd) = &inspection.etcd {
@@ -131,12 +135,13 @@ fn print_keys(out: &mut dyn Write, keys: &[KeyEntry]) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\nkeys it needs")?;
-    writeln!(out, "  {:<9} {:<20} {:>8}  proof", "provider", "name", "objects")?;
+    writeln!(out, "  {:<9} {:<NAME$} {:>8}  proof", "provider", "name", "objects")?;
     let (needed, history): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.live_objects > 0);
     for key in needed.iter().take(MOST_ROWS) {
-        writeln!(out, "  {:<9} {:<20} {:>8}  {}", key.provider, shortened(&key.name, 20), key.live_objects, proof(key))?;
+        let head = format!("  {:<9} ", key.provider);
+        row(out, &head, &key.name, NAME, &format!("{:>8}  {}", key.live_objects, proof(key)))?;
         if let Some(fingerprint) = &key.fingerprint {
-            writeln!(out, "  {:<9} {}", "", shortened(fingerprint, WIDTH - LABEL))?;
+            write!(out, "{}", parts_behind(&padded("", LABEL), LABEL, &[fingerprint]))?;
         }
     }
     more(out, needed.len())?;
@@ -167,20 +172,20 @@ fn print_resources(out: &mut dyn Write, inspection: &Inspection) -> io::Result<(
         return Ok(());
     }
     writeln!(out, "\n{:<44} {:>7} {:>9} {:>8} {:>7}", "resources", "live", "encrypted", "in clear", "neither")?;
-    for row in telling.iter().take(MOST_ROWS) {
-        let name = if row.group.is_empty() { row.resource.clone() } else { format!("{}.{}", row.resource, row.group) };
-        let neither = row.live - row.encrypted - row.plaintext;
-        let name = shortened(&name, 42);
-        writeln!(out, "  {name:<42} {:>7} {:>9} {:>8} {neither:>7}", row.live, row.encrypted, row.plaintext)?;
+    for kind in telling.iter().take(MOST_ROWS) {
+        let name = if kind.group.is_empty() { kind.resource.clone() } else { format!("{}.{}", kind.resource, kind.group) };
+        let neither = kind.live - kind.encrypted - kind.plaintext;
+        let counts = format!("{:>7} {:>9} {:>8} {neither:>7}", kind.live, kind.encrypted, kind.plaintext);
+        row(out, "  ", &name, KIND, &counts)?;
     }
     more(out, telling.len())?;
     if !rest.is_empty() {
         let live: u64 = rest.iter().map(|row| row.live).sum();
         let kinds = count(rest.len() as u64, "other kind");
-        writeln!(out, "  {kinds:<42} {live:>7} {:>9} {live:>8} {:>7}", 0, 0)?;
+        writeln!(out, "  {kinds:<KIND$} {live:>7} {:>9} {live:>8} {:>7}", 0, 0)?;
     }
     for other in inspection.other.iter().take(MOST_ROWS) {
-        writeln!(out, "  {:<42} {:>7}", shortened(&other.prefix, 42), other.live)?;
+        row(out, "  ", &other.prefix, KIND, &format!("{:>7}", other.live))?;
     }
     more(out, inspection.other.len())
 }
@@ -189,49 +194,15 @@ fn more(out: &mut dyn Write, rows: usize) -> io::Result<()> {
     if rows > MOST_ROWS { writeln!(out, "  and {} more", rows - MOST_ROWS) } else { Ok(()) }
 }
 
+/// A row that begins with a name. One that is too wide for its column is
+/// shortened, and follows whole.
+fn row(out: &mut dyn Write, head: &str, name: &str, column: usize, rest: &str) -> io::Result<()> {
+    let short = shortened(name, column);
+    writeln!(out, "{head}{} {rest}", padded(&short, column))?;
+    if short == printable(name) { Ok(()) } else { write!(out, "{}", parts_behind("    ", 4, &[name])) }
+}
+
 /// A label and a text that is wrapped behind it.
 fn labelled(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
-    let mut label = label;
-    let text = printable(text);
-    let mut line = String::new();
-    for word in text.split(' ') {
-        if !line.is_empty() && LABEL + line.chars().count() + 1 + word.chars().count() > WIDTH {
-            writeln!(out, "{label:<LABEL$}{line}")?;
-            label = "";
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    writeln!(out, "{label:<LABEL$}{line}")
-}
-
-fn shortened(text: &str, width: usize) -> String {
-    let text = printable(text);
-    if text.chars().count() <= width {
-        return text;
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_texts_are_wrapped_behind_their_label() {
-        let mut out = Vec::new();
-        labelled(&mut out, "whole", &"word ".repeat(40)).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.starts_with("whole       word") && text.lines().nth(1).unwrap().starts_with("            word"));
-    }
-
-    #[test]
-    fn names_from_a_snapshot_cannot_steer_the_terminal() {
-        assert_eq!(shortened("a\u{1b}[2Jb", 20), "a\u{fffd}[2Jb");
-        assert_eq!(shortened("abcdef", 4), "abc…");
-    }
+    write!(out, "{}", layout::labelled(label, LABEL, text))
 }

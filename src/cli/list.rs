@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::layout::{behind, parts_behind};
 use super::render;
 use super::render::printable;
-use super::table::{about, ago, align_right, keep_whole, lines, short, table};
+use super::table::{Table, about, ago, align_right, keep_whole, lines, short, table};
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::count;
@@ -61,7 +62,7 @@ fn as_json(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result
 /// The newest stands last, just above the headline: a long list scrolls.
 fn as_text(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result<()> {
     if listing.snapshots.is_empty() {
-        writeln!(out, "{}", nothing(&listing.findings))?;
+        write!(out, "{}", behind("", 2, &nothing(&listing.findings)))?;
     } else {
         let mut snapshots = table(&["SNAPSHOT", "REVISION", "RESTORABLE", "NEEDS KEY", "PROVEN"]);
         keep_whole(&mut snapshots, 0);
@@ -82,7 +83,7 @@ fn as_text(listing: &Listing, out: &mut dyn Write, now: Timestamp) -> io::Result
     }
     writeln!(out)?;
     findings(&listing.findings, out)?;
-    writeln!(out, "{}", headline(listing.last_proof.as_ref(), &listing.snapshots, now))
+    write!(out, "{}", behind("", 2, &headline(listing.last_proof.as_ref(), &listing.snapshots, now)))
 }
 
 /// Why no snapshot is listed.
@@ -140,7 +141,7 @@ fn proven(row: &SnapshotRow, now: Timestamp) -> String {
 }
 
 /// Which keys there are, and what still hangs on each.
-fn keys(rows: &[KeyRow], now: Timestamp) -> comfy_table::Table {
+fn keys(rows: &[KeyRow], now: Timestamp) -> Table {
     let mut keys = table(&["KEY", "FINGERPRINT", "ESCROW", "HOSTS", "STILL NEEDED BY"]);
     for row in rows {
         let names: Vec<_> = row.names.iter().map(|name| printable(name)).collect();
@@ -173,21 +174,28 @@ fn hangs(row: &KeyRow) -> String {
     }
 }
 
+/// A flood of findings is one finding; all are in JSON.
 fn findings(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
-    // A flood of findings is one finding; all are in JSON.
     const SHOWN: usize = 10;
     if findings.is_empty() {
         return Ok(());
     }
     let records = disbelieved(findings).map_or_else(String::new, |records| format!("; {records}"));
     writeln!(out, "{} in the ledger{records}:", count(findings.len() as u64, "finding"))?;
-    for Finding { object, code, message } in findings.iter().take(SHOWN) {
-        writeln!(out, "  {}\n    {} [{}]", printable(object), printable(message), printable(code))?;
-    }
+    findings.iter().take(SHOWN).try_for_each(|finding| print_finding(finding, out))?;
     if findings.len() > SHOWN {
         writeln!(out, "  and {} more; --json shows all", findings.len() - SHOWN)?;
     }
     writeln!(out)
+}
+
+/// The object on a line of its own, then what is wrong with it.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+    let Finding { object, code, message } = finding;
+    write!(out, "{}{}", parts_behind("  ", 2, &[object]), behind("    ", 4, &format!("{message} [{code}]")))
 }
 
 fn headline(proof: Option<&Proven>, snapshots: &[SnapshotRow], now: Timestamp) -> String {

@@ -8,13 +8,18 @@
 
 pub mod args;
 pub mod catalog;
+mod columns;
+pub mod completions;
 pub mod demo;
 pub mod inspect;
 mod inspect_page;
+pub mod layout;
 pub mod list;
+pub mod man;
 pub mod rehearse;
 pub mod render;
 pub mod report;
+pub mod report_page;
 pub mod restore;
 pub mod scratch;
 pub mod show;
@@ -129,6 +134,8 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
         // Cancelled by hand, too: what is up is torn down.
         Command::Restore(arguments) => restore::run(&config, &arguments, json, out, cancel.clone()).await,
         Command::Scratch { command } => unless(&cancel, scratch::run(&config, command, json, out)).await,
+        Command::Completions(arguments) => completions::print(&arguments, json, out),
+        Command::Man(arguments) => man::run(&arguments, json, out),
         Command::Demo => demo::run(out, cancel.clone()).await,
         Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, command, json, out)).await,
     };

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use tokio_util::sync::CancellationToken;
 
-use super::render::{self, printable};
+use super::layout::{behind, parts_behind};
+use super::render;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
@@ -55,6 +56,9 @@ impl From<RungArgument> for Rung {
     }
 }
 
+/// Where it stands what came of a step.
+const STEP_TEXT: usize = 35;
+
 /// Climbs, and says at each step what came of it.
 ///
 /// # Errors
@@ -101,14 +105,16 @@ fn show_event(event: &Event, json: bool) {
     let _ = if json { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
 }
 
-/// A step that ended, in a line.
-pub(super) fn line_of(event: &Event) -> Option<String> {
-    match &event.entry {
-        Entry::Succeeded { step, summary, .. } => Some(format!("  ok      {step:<24} {}", printable(summary))),
-        Entry::Failed { step, failure, .. } => Some(format!("  FAILED  {step:<24} {}", failure.code)),
-        Entry::Unknown { step, .. } => Some(format!("  unknown {step:<24} it was cut off")),
-        Entry::Started { .. } | Entry::Interrupted {} | Entry::Finished { .. } => None,
-    }
+/// What is said of a step that ended, if the event is such an end.
+#[must_use]
+pub fn line_of(event: &Event) -> Option<String> {
+    let (word, step, text) = match &event.entry {
+        Entry::Succeeded { step, summary, .. } => ("ok", step, summary.as_str()),
+        Entry::Failed { step, failure, .. } => ("FAILED", step, failure.code.as_str()),
+        Entry::Unknown { step, .. } => ("unknown", step, "it was cut off"),
+        Entry::Started { .. } | Entry::Interrupted {} | Entry::Finished { .. } => return None,
+    };
+    Some(behind(&format!("  {word:<7} {step:<24} "), STEP_TEXT, text).trim_end().to_owned())
 }
 
 fn warn(rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
@@ -127,23 +133,28 @@ pub(super) fn warn_to(err: &mut dyn Write, rehearsed: &Rehearsed, json: bool) ->
     Ok(())
 }
 
-fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<()> {
+/// Says how a rehearsal ended.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<()> {
     print_answer(out, rehearsed)?;
-    writeln!(out, "report {}: {}", rehearsed.run, page.display())
+    write!(out, "report {}:\n{}", rehearsed.run, parts_behind("  ", 2, &[&page.display().to_string()]))
 }
 
 /// The answer, without the place of its report.
 pub(super) fn print_answer(out: &mut dyn Write, rehearsed: &Rehearsed) -> io::Result<()> {
     let report = &rehearsed.report;
     match &rehearsed.outcome.failure {
-        None => writeln!(out, "{}", printable(&report.verdict.sentence))?,
+        None => write!(out, "{}", behind("", 2, &report.verdict.sentence))?,
         Some((_, failure)) => render::failure(out, &failure.to_failure(), false)?,
     }
     for object in report.facts.decryption.iter().flat_map(|decryption| &decryption.failures) {
         // What is not encrypted has no key.
         let key =
             if object.provider.is_empty() { String::new() } else { format!(" ({} key {})", object.provider, object.key_name) };
-        writeln!(out, "  unreadable: {}{}: {}", printable(&object.object), printable(&key), printable(&object.cause))?;
+        let text = format!("{}{key}: {}", object.object, object.cause);
+        write!(out, "{}", behind("  unreadable: ", 4, &text))?;
     }
     for (what, measured) in [("restored in", report.rto.measured_ms), ("age of the data at the start", report.rpo.measured_ms)] {
         if let Some(ms) = measured {
@@ -151,7 +162,7 @@ pub(super) fn print_answer(out: &mut dyn Write, rehearsed: &Rehearsed) -> io::Re
         }
     }
     if let Some(fence) = &report.facts.fence {
-        writeln!(out, "  {}", printable(&fence.statement))?;
+        write!(out, "{}", behind("  ", 4, &fence.statement))?;
     }
     Ok(())
 }

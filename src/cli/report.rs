@@ -1,11 +1,11 @@
-//! `holdfast report [RUN] --format md|html|json`: a stored report in one of its faces.
+//! `holdfast report [RUN] --format text|md|html|json`: a stored report in one of its faces.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::render;
+use super::{render, report_page};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
@@ -17,13 +17,15 @@ pub struct ReportArgs {
     /// A run's id, the start of one, or `latest`
     #[arg(default_value = "latest")]
     pub run: String,
-    /// How to render it
-    #[arg(long, value_enum, default_value = "md")]
-    pub format: Format,
+    /// How to render it [default: text on a terminal, else md]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
+    /// For a terminal of eighty columns
+    Text,
     /// Markdown, for a change record
     Md,
     /// One self-contained file for a browser or a printer
@@ -40,7 +42,8 @@ pub fn run(catalog: &Catalog, arguments: &ReportArgs, json: bool, out: &mut dyn 
     let wanted = catalog.resolve_run(&arguments.run)?;
     let unknown = || Failure::new(&codes::RUN_UNKNOWN, &wanted, "the ledger has no report of this run");
     let record = catalog.report(&wanted)?.ok_or_else(unknown)?;
-    let format = if json { Format::Json } else { arguments.format };
+    let usual = if io::stdout().is_terminal() { Format::Text } else { Format::Md };
+    let format = if json { Format::Json } else { arguments.format.unwrap_or(usual) };
     let text = render(&record.report, format)?;
     out.write_all(text.as_bytes()).map_err(render::unprinted)?;
     Ok(Exit::Good)
@@ -50,6 +53,7 @@ pub fn run(catalog: &Catalog, arguments: &ReportArgs, json: bool, out: &mut dyn 
 pub fn render(stored: &Value, format: Format) -> Result<String, Failure> {
     let report = json::read(stored)?;
     match format {
+        Format::Text => Ok(report_page::render(&report)),
         Format::Md => Ok(markdown::render(&report)),
         Format::Html => html::render(&report),
         Format::Json => json::render(&report),

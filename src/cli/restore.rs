@@ -265,7 +265,7 @@ fn print(out: &mut dyn Write, config: &Path, raised: &Raised, json: bool) -> io:
         print_up(out, config, note)?;
     }
     match page {
-        Some(page) => writeln!(out, "report {}: {}", rehearsed.run, page.display()),
+        Some(page) => writeln!(out, "report {}:\n  {}", rehearsed.run, page.display()),
         None => Ok(()),
     }
 }

@@ -5,16 +5,21 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::layout::{behind, labelled, padded, parts_behind};
 use super::render;
 use super::render::printable;
-use super::table::{about, ago, align_right, keep_whole, lines, table};
+use super::table::{Table, about, ago, align_right, keep_whole, lines, table};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::{count, human_bytes, human_duration};
+use crate::catalog::snapshots::KeyNeeded;
 use crate::catalog::{Catalog, SnapshotDetail};
 use crate::record::attestation::Attestation;
 use crate::record::manifest::Severity;
+
+/// Where the values of the first lines stand.
+const LABEL: usize = 14;
 
 /// Prints the snapshot that `id` means: an id, the start of one, or `latest`.
 pub fn print(catalog: &Catalog, id: &str, json: bool, out: &mut dyn Write, now: Timestamp) -> Result<Exit, Failure> {
@@ -35,25 +40,12 @@ fn as_text(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::
     let SnapshotDetail { row, manifest, attestations } = detail;
     facts(detail, out, now)?;
     for obstacle in row.obstacles.iter().skip(1) {
-        writeln!(out, "{:18}{}", "", printable(obstacle))?;
+        // Below the text that follows `no:`.
+        let column = LABEL + "no: ".len();
+        write!(out, "{}", labelled("", column, obstacle))?;
     }
     if !row.keys.is_empty() {
-        let mut keys = table(&["KEY", "FINGERPRINT", "OBJECTS", "TRIAL", "ESCROW"]);
-        align_right(&mut keys, &[2]);
-        for key in &row.keys {
-            keys.add_row([
-                format!("{} {}", key.provider, printable(&key.name)),
-                key.fingerprint.as_deref().map_or_else(|| "not known".into(), printable),
-                key.live_objects.to_string(),
-                key.proof.clone(),
-                match &key.missing_since {
-                    Some(since) => format!("MISSING since {}", about(since, now)),
-                    None if key.escrowed => "deposited".into(),
-                    None => "MISSING".into(),
-                },
-            ]);
-        }
-        write!(out, "\n{}", lines(&keys))?;
+        write!(out, "\n{}", lines(&keys(&row.keys, now)))?;
     }
     if !manifest.resources.is_empty() {
         let mut resources = table(&["RESOURCE", "LIVE", "ENCRYPTED", "PLAINTEXT"]);
@@ -79,7 +71,7 @@ fn as_text(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::
             Severity::Error => "error",
         };
         let gap = if index == 0 { "\n" } else { "" };
-        writeln!(out, "{gap}{severity}: {} [{}]", printable(&problem.message), printable(&problem.code))?;
+        write!(out, "{gap}{}", behind(&format!("{severity}: "), 2, &format!("{} [{}]", problem.message, problem.code)))?;
     }
     Ok(())
 }
@@ -98,21 +90,44 @@ fn facts(detail: &SnapshotDetail, out: &mut dyn Write, now: Timestamp) -> io::Re
         ("snapshot", row.id.to_string()),
         ("cluster", format!("{}, lineage {}", manifest.cluster.name, row.lineage)),
         ("taken", format!("{} ({}) by {}", row.taken, ago(&row.taken, now), row.host)),
-        ("member", format!("{}{}, etcd {}", printable(&name), printable(&member.id), printable(&member.version))),
+        ("member", format!("{name}{}, etcd {}", member.id, member.version)),
         ("revision", format!("{}, {}", row.revision, count(row.live_keys, "live key"))),
         ("image", human_bytes(image.bytes)),
         ("image sha256", image.sha256.to_string()),
-        ("object", format!("{} {}", human_bytes(object.bytes), printable(&object.key))),
+        ("object", human_bytes(object.bytes)),
         ("quality", row.quality.as_str().into()),
         ("proven", proven),
-        ("restorable", row.obstacles.first().map_or_else(|| "yes".into(), |first| format!("no: {}", printable(first)))),
+        ("restorable", row.obstacles.first().map_or_else(|| "yes".into(), |first| format!("no: {first}"))),
     ] {
-        writeln!(out, "{name:<12}  {value}")?;
+        match name {
+            // A path is one piece, whatever is in it.
+            "object" => write!(out, "{}", parts_behind(&padded(name, LABEL), LABEL, &[&value, &object.key]))?,
+            _ => write!(out, "{}", labelled(name, LABEL, &value))?,
+        }
     }
     Ok(())
 }
 
-fn rehearsals(attestations: &[Attestation]) -> comfy_table::Table {
+fn keys(rows: &[KeyNeeded], now: Timestamp) -> Table {
+    let mut keys = table(&["KEY", "FINGERPRINT", "OBJECTS", "TRIAL", "ESCROW"]);
+    align_right(&mut keys, &[2]);
+    for key in rows {
+        keys.add_row([
+            format!("{} {}", key.provider, printable(&key.name)),
+            key.fingerprint.as_deref().map_or_else(|| "not known".into(), printable),
+            key.live_objects.to_string(),
+            key.proof.clone(),
+            match &key.missing_since {
+                Some(since) => format!("MISSING since {}", about(since, now)),
+                None if key.escrowed => "deposited".into(),
+                None => "MISSING".into(),
+            },
+        ]);
+    }
+    keys
+}
+
+fn rehearsals(attestations: &[Attestation]) -> Table {
     let mut runs = table(&["REHEARSAL", "ASKED", "REACHED", "TOOK", "RESULT"]);
     keep_whole(&mut runs, 0);
     for run in attestations {

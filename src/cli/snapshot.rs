@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args;
+use super::layout::{behind, parts_behind};
 use super::render;
 use crate::backup::Taken;
 use crate::base::exit::Exit;
@@ -31,27 +32,28 @@ pub fn print(taken: &Taken, json: bool, out: &mut dyn Write, err: &mut dyn Write
         return print_json(out, taken);
     }
     let manifest = &taken.manifest;
-    writeln!(out, "snapshot {} of {}: {}", manifest.id, manifest.cluster.name, manifest.quality.as_str())?;
-    writeln!(
-        out,
-        "  revision {}, {}, image {}, sealed {}",
+    let head = format!("snapshot {} of {}: {}", manifest.id, manifest.cluster.name, manifest.quality.as_str());
+    write!(out, "{}", behind("", 2, &head))?;
+    let facts = format!(
+        "revision {}, {}, image {}, sealed {}",
         manifest.image.revision,
         count(manifest.image.live_keys, "live key"),
         human_bytes(manifest.image.bytes),
         human_bytes(manifest.object.bytes),
-    )?;
-    writeln!(out, "  stored as {}, with RESTORE.md beside it", manifest.object.key)?;
+    );
+    write!(out, "{}", behind("  ", 4, &facts))?;
+    write!(out, "{}", parts_behind("  stored, with RESTORE.md beside it, as ", 4, &[&manifest.object.key]))?;
     for key in &manifest.keys {
         let escrow = if key.escrow_record.is_some() { "deposited" } else { "NOT in escrow" };
-        writeln!(
-            out,
-            "  needs {} key {} ({}): {}, {}, {escrow}",
+        let needs = format!(
+            "needs {} key {} ({}): {}, {}, {escrow}",
             key.provider,
-            render::printable(&key.name),
+            key.name,
             key.fingerprint.as_deref().unwrap_or("material unknown"),
             count(key.live_objects, "live object"),
             key.proof.as_str(),
-        )?;
+        );
+        write!(out, "{}", behind("  ", 4, &needs))?;
     }
     for warning in &taken.warnings {
         render::warning(err, warning, false)?;

@@ -15,6 +15,10 @@ mod data;
 mod etcd_image;
 mod forged;
 mod rehearse;
+#[path = "../it/report/sample.rs"]
+#[allow(dead_code)]
+mod sample;
+mod shells;
 mod signals;
 mod site;
 mod snapshot;
@@ -24,6 +28,7 @@ mod streams;
 #[allow(dead_code)]
 mod test_key;
 mod transcript;
+mod widths;
 
 /// Help, usage, and whatever needs nothing but files of the repository.
 #[test]
