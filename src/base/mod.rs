@@ -7,11 +7,14 @@
 
 pub mod clock;
 pub mod codes;
+pub mod cron;
 pub mod digest;
 pub mod entropy;
 pub mod exit;
 pub mod failure;
 pub mod ids;
+pub mod job;
 pub mod object_key;
+pub mod rung;
 pub mod secret;
 pub mod units;

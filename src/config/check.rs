@@ -9,8 +9,8 @@ use toml::de::{DeTable, DeValue};
 use super::section::{Section, Walk};
 use super::separation::Separation;
 use super::{
-    BackupConfig, Config, EtcdConfig, HostConfig, LedgerConfig, RehearsalConfig, SealedStoreConfig, StoreConfig, defaults, s3,
-    value,
+    BackupConfig, Config, DaemonConfig, EtcdConfig, HostConfig, LedgerConfig, RehearsalConfig, ScheduleConfig, SealedStoreConfig,
+    StoreConfig, defaults, s3, value,
 };
 
 /// Nothing that an operator waits for takes less than a second or more than a day.
@@ -36,6 +36,10 @@ pub(super) fn check(walk: &Walk, table: &DeTable<'_>) -> Option<Config> {
     let escrow = sealed_store(file.required_section("escrow"), takes_snapshots, &mut separation);
     let ledger = ledger(file.required_section("ledger"), &mut separation);
     let rehearsal = rehearsal(file.section("rehearsal"));
+    let has_identity = |store: &Option<SealedStoreConfig>| store.as_ref().is_none_or(|store| store.identity_file.is_some());
+    let opens = has_identity(&snapshots) && has_identity(&escrow);
+    let schedule = schedule(file.section("schedule"), takes_snapshots, opens);
+    let daemon = daemon(file.section("daemon"), etcd.as_ref());
     file.finish();
     separation.check(walk);
 
@@ -48,6 +52,8 @@ pub(super) fn check(walk: &Walk, table: &DeTable<'_>) -> Option<Config> {
         escrow: escrow?,
         ledger: ledger?,
         rehearsal,
+        schedule,
+        daemon,
     })
 }
 
@@ -163,6 +169,47 @@ fn rehearsal(mut section: Section<'_, '_>) -> RehearsalConfig {
     };
     section.finish();
     rehearsal
+}
+
+/// What a host cannot do, it cannot do on a schedule.
+fn schedule(mut section: Section<'_, '_>, takes_snapshots: bool, opens: bool) -> ScheduleConfig {
+    let snapshot = section.optional("snapshot", value::parsed);
+    let rehearsal = section.optional("rehearsal", value::parsed);
+    let rehearsal_rung = section.or("rehearsal_rung", defaults::REHEARSAL_RUNG, value::rung);
+    if let (Some(line), false) = (&snapshot, takes_snapshots) {
+        section.wrong("snapshot", line.span(), "needs [etcd]: that is where a snapshot is taken from");
+    }
+    if let (Some(line), false) = (&rehearsal, opens) {
+        let must = "needs snapshots.identity_file and escrow.identity_file: a rehearsal opens what is sealed";
+        section.wrong("rehearsal", line.span(), must);
+    }
+    section.finish();
+    ScheduleConfig { snapshot: bare(snapshot), rehearsal: bare(rehearsal), rehearsal_rung }
+}
+
+fn daemon(mut section: Section<'_, '_>, etcd: Option<&EtcdConfig>) -> DaemonConfig {
+    let listen = section.or("listen", defaults::LISTEN, value::listen);
+    let retry_first = section.or("retry_first", defaults::RETRY_FIRST, timeout);
+    let retry_longest = section.optional("retry_longest", timeout);
+    let refresh_interval = section.or("refresh_interval", defaults::REFRESH_INTERVAL, timeout);
+    let snapshot_deadline = section.optional("snapshot_deadline", timeout);
+    let rehearsal_deadline = section.or("rehearsal_deadline", defaults::REHEARSAL_DEADLINE, timeout);
+    if let Some(longest) = retry_longest.as_ref().filter(|longest| *longest.get_ref() < retry_first) {
+        section.wrong("retry_longest", longest.span(), "must not be shorter than daemon.retry_first");
+    }
+    let stream = etcd.map_or(Duration::ZERO, |etcd| etcd.total_timeout);
+    if let Some(deadline) = snapshot_deadline.as_ref().filter(|deadline| *deadline.get_ref() <= stream) {
+        section.wrong("snapshot_deadline", deadline.span(), "must be longer than etcd.total_timeout, which is for the stream alone");
+    }
+    section.finish();
+    DaemonConfig {
+        listen,
+        retry_first,
+        retry_longest: bare(retry_longest).unwrap_or(defaults::RETRY_LONGEST.max(retry_first)),
+        refresh_interval,
+        snapshot_deadline: bare(snapshot_deadline).unwrap_or(defaults::SNAPSHOT_DEADLINE.max(stream * 2)),
+        rehearsal_deadline,
+    }
 }
 
 pub(super) fn timeout(value: &DeValue<'_>) -> Result<Duration, String> {

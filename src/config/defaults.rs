@@ -1,9 +1,11 @@
 //! Every default, each with its reason. `config.example.toml` shows them all,
 //! and a test compares the two.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::FencePolicy;
+use crate::base::rung::Rung;
 
 /// Where packages keep state that must survive a reboot.
 pub const STATE_DIR: &str = "/var/lib/holdfast";
@@ -46,6 +48,22 @@ pub const FENCE: FencePolicy = FencePolicy::Auto;
 pub const ETCD_READY_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 /// An API server fills its caches from all stored objects before it is ready.
 pub const APISERVER_READY_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// The highest rung that this version climbs to: the daemon proves as much as it can.
+pub const REHEARSAL_RUNG: Rung = Rung::Serve;
+/// Loopback: there is neither TLS nor a password. The port is not one that
+/// Prometheus' list of exporters gives to somebody else's daemon on such a host.
+pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9127);
+/// An etcd that elects a leader or a store that fails over is back after a minute.
+pub const RETRY_FIRST: Duration = Duration::from_secs(60);
+/// Two attempts an hour keep the log readable while somebody repairs.
+pub const RETRY_LONGEST: Duration = Duration::from_secs(30 * 60);
+/// What other hosts proved is in the metrics before anybody asks twice.
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Twice the time that a stream and its store may take by their own limits.
+pub const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(2 * 60 * 60);
+/// More than the steps of the runbook may take by their own limits.
+pub const REHEARSAL_DEADLINE: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// The recipients in `config.example.toml`: their identities were thrown away.
 pub const EXAMPLE_RECIPIENTS: [&str; 2] = [

@@ -18,10 +18,13 @@ mod section;
 mod separation;
 mod value;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::base::cron::CronLine;
 use crate::base::ids::{ClusterName, Principal};
+use crate::base::rung::Rung;
 
 pub use load::{load, parse};
 pub use s3::{Checksums, S3Config};
@@ -42,6 +45,8 @@ pub struct Config {
     pub escrow: SealedStoreConfig,
     pub ledger: LedgerConfig,
     pub rehearsal: RehearsalConfig,
+    pub schedule: ScheduleConfig,
+    pub daemon: DaemonConfig,
 }
 
 /// `[host]`: who this host is.
@@ -133,6 +138,34 @@ pub struct RehearsalConfig {
     pub apiserver_ready_timeout: Duration,
 }
 
+/// `[schedule]`: what the daemon does, and when. Cron lines are in UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleConfig {
+    /// There only on a host that has `[etcd]`.
+    pub snapshot: Option<CronLine>,
+    /// There only on a host that has both identities.
+    pub rehearsal: Option<CronLine>,
+    /// How far a scheduled rehearsal climbs.
+    pub rehearsal_rung: Rung,
+}
+
+/// `[daemon]`: how `holdfast daemon` works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonConfig {
+    /// Where `/healthz` and `/metrics` are served.
+    pub listen: SocketAddr,
+    /// From the first failure of a job to the next attempt; doubled from one to the next.
+    pub retry_first: Duration,
+    /// The longest wait between two attempts; at least `retry_first`.
+    pub retry_longest: Duration,
+    /// Between two looks at the ledger.
+    pub refresh_interval: Duration,
+    /// For one snapshot from its beginning to its end; longer than its stream may take.
+    pub snapshot_deadline: Duration,
+    /// For one rehearsal.
+    pub rehearsal_deadline: Duration,
+}
+
 /// Whether a rehearsal runs in namespaces of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FencePolicy {
@@ -172,7 +205,11 @@ impl Config {
             about,
             text: "a recipient is still that of config.example.toml: nobody can open what is sealed to it".to_owned(),
         });
-        unseparated.chain(unreadable).collect()
+        let seen = (!self.daemon.listen.ip().is_loopback()).then(|| Note {
+            about: "daemon.listen",
+            text: format!("whoever reaches {} reads /metrics: it asks for no password and speaks no TLS", self.daemon.listen),
+        });
+        unseparated.chain(unreadable).chain(seen).collect()
     }
 
     /// The lists of recipients that still name one of `config.example.toml`,

@@ -163,7 +163,8 @@ impl<'w, 'i> Section<'w, 'i> {
         Some((name.span(), value))
     }
 
-    fn wrong(&self, key: &str, span: Range<usize>, must: &str) {
+    /// Notes that the value of `key` of this table, which is at `span`, cannot be; `must` follows its name.
+    pub fn wrong(&self, key: &str, span: Range<usize>, must: &str) {
         self.walk.note(Mistake::new(Kind::Invalid, Some(span), format!("{} {must}", self.full(key))));
     }
 

@@ -2,7 +2,7 @@
 //! repeats it: the line with its caret does, where it may be shown.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,6 +13,7 @@ use toml::de::DeValue;
 use super::{Checksums, FencePolicy};
 use crate::base::ids::ClusterName;
 use crate::base::object_key::Key;
+use crate::base::rung::Rung;
 use crate::base::units::{human_duration, parse_bytes};
 
 /// Leaves room for the longest name that is built below a prefix.
@@ -94,6 +95,19 @@ pub(super) fn fence(value: &DeValue<'_>) -> Result<FencePolicy, String> {
         DeValue::Boolean(false) => Ok(FencePolicy::Off),
         _ => Err("must be \"auto\", true or false".to_owned()),
     }
+}
+
+/// A rung that this version climbs to.
+pub(super) fn rung(value: &DeValue<'_>) -> Result<Rung, String> {
+    let known = [Rung::Open, Rung::Boot, Rung::Serve];
+    let named = text(value).ok().and_then(|text| known.into_iter().find(|rung| rung.as_str() == text));
+    named.ok_or_else(|| "must be \"open\", \"boot\" or \"serve\"".to_owned())
+}
+
+/// `"127.0.0.1:9127"`, `"[::1]:9127"`. Port 0 is any that is free.
+pub(super) fn listen(value: &DeValue<'_>) -> Result<SocketAddr, String> {
+    let must = "must be an IP address and a port in quotes, such as \"127.0.0.1:9127\" or \"[::1]:9127\"";
+    text(value).ok().and_then(|text| text.parse().ok()).ok_or_else(|| must.to_owned())
 }
 
 /// Empty, or a name below which all others lie.
