@@ -27,6 +27,7 @@ pub mod report;
 // Layer 6
 pub mod station;
 // Layer 7
+pub mod daemon;
 pub mod demo;
 pub mod restore;
 // Layer 8

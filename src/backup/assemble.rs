@@ -185,7 +185,7 @@ fn taken(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>, etcd: &EtcdFac
     let id = format!("{:016x}", member.member_id);
     let name = etcd.members.iter().find(|m| m.id == id).map_or(String::new(), |m| m.name.clone());
     Taken {
-        slot: None,
+        slot: draft.slot.clone(),
         started: rfc3339(draft.started),
         finished: rfc3339(host.clock.now()),
         host: host.config.host.name.clone(),

@@ -89,12 +89,20 @@ impl Taken {
 /// no manifest names may lie in the snapshot store; when only the manifest
 /// could not be put, it waits in the outbox and the next command delivers it.
 pub async fn take(host: &BackupHost<'_>, degraded: Option<&str>) -> Result<Taken, Failure> {
+    take_for(host, degraded, None).await
+}
+
+/// As [`take`], for a slot of a schedule.
+///
+/// # Errors
+/// As [`take`].
+pub async fn take_for(host: &BackupHost<'_>, degraded: Option<&str>, slot: Option<String>) -> Result<Taken, Failure> {
     let mut warnings = Vec::new();
     let started = host.clock.now();
     let mut readings = Readings::default();
     readings.add(host.config.backup.encryption_config.as_deref());
     let choice = choose_member(host, degraded.is_some(), &mut warnings).await?;
-    let draft = Draft::new(host, started, &choice);
+    let draft = Draft::new(host, started, slot, &choice);
     let streamed = stream_and_store(host, &draft, &choice, readings, degraded).await?;
     let after = status_of(host, &choice.member.endpoint).await;
     let receipts = deposit(host, &streamed.readings.configs, &mut warnings).await;
@@ -124,16 +132,19 @@ pub struct Draft {
     pub id: SnapshotId,
     pub lineage: Lineage,
     pub started: Timestamp,
+    /// RFC 3339, UTC; none where a person asked.
+    pub slot: Option<String>,
     pub snapshots: Layout,
     pub ledger: Layout,
 }
 
 impl Draft {
-    fn new(host: &BackupHost<'_>, started: Timestamp, choice: &Choice) -> Self {
+    fn new(host: &BackupHost<'_>, started: Timestamp, slot: Option<String>, choice: &Choice) -> Self {
         Self {
             id: SnapshotId::new(started, host.entropy),
             lineage: Lineage::of_cluster(choice.member.cluster_id),
             started,
+            slot,
             snapshots: Layout::new(&host.config.snapshots.prefix, &host.config.cluster),
             ledger: Layout::new(&host.config.ledger.prefix, &host.config.cluster),
         }

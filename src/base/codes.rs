@@ -108,6 +108,14 @@ codes! {
     REHEARSAL_KMS = "rehearsal.kms", CouldNotRun, false, "live objects are encrypted through a KMS that a rehearsal cannot ask", "prove this snapshot where the KMS answers";
     DEMO_DIRECTORY = "demo.directory", Usage, false, "the demo directory must be absent or empty", "choose another HOLDFAST_DEMO_DIR";
     DEMO_UNEXPECTED = "demo.unexpected", Bad, false, "a step of the demo did not end as it should", "read the output above";
+    SNAPSHOT_NOT_GOOD = "snapshot.not-good", Bad, false, "a snapshot was stored that cannot be counted on", "holdfast show ID names its problems; take another when they are solved";
+    WORK_RUNNING = "work.running", CouldNotRun, true, "another holdfast on this host does the same work", "wait until it ends, then run the command again";
+    DAEMON_RUNNING = "daemon.running", CouldNotRun, false, "another daemon works on this state directory", "use the daemon that runs; a second one needs a state directory of its own";
+    DAEMON_LISTEN = "daemon.listen", CouldNotRun, false, "the address for /healthz and /metrics cannot be used", "free the port, or set daemon.listen to another one";
+    DAEMON_NOTHING_SCHEDULED = "daemon.nothing-scheduled", Usage, false, "the configuration gives the daemon nothing to do", "set schedule.snapshot or schedule.rehearsal; config.example.toml shows both";
+    DAEMON_RESTART_NEEDED = "daemon.restart-needed", Usage, false, "a running daemon cannot take this change over", "restart the daemon, or take the change back";
+    DAEMON_JOB_DEADLINE = "daemon.job-deadline", CouldNotRun, true, "a scheduled job did not end in its time and was stopped", "look at what it waits for, or raise the deadline in [daemon]";
+    DAEMON_JOB_PANICKED = "daemon.job-panicked", CouldNotRun, false, "a scheduled job hit a defect of holdfast", "report the message as a defect; the job is tried again";
 }
 
 #[cfg(test)]

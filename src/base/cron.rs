@@ -108,7 +108,7 @@ impl FromStr for CronLine {
             listed(month, &months),
             listed(weekday, &weekdays),
         ];
-        let cron = parser.build().parse(&plain.join(" ")).map_err(|e| bad(format!("is no cron line: {e}")))?;
+        let cron = parser.build().parse(&plain.join(" ")).map_err(|e| bad(e.to_string()))?;
         Ok(Self { text, cron })
     }
 }
@@ -317,10 +317,7 @@ mod tests {
             ("0 0 * * 5#2", "day of week must be 0 to 7 or SUN to SAT, not \"5#2\""),
             ("0 0 30 2 *", "never comes round: no year has day 30 of month 2"),
             ("0 0 31 APR,jun *", "never comes round: no year has day 31 of month APR,jun"),
-            (
-                "@reboot",
-                "has no such short form; there are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly",
-            ),
+            ("@reboot", "has no such short form; there are @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly"),
             ("every hour", "must have five fields (minute, hour, day of month, month, day of week), not 2"),
         ] {
             assert_eq!(text.parse::<CronLine>().unwrap_err().to_string(), message, "{text:?}");

@@ -52,6 +52,12 @@ pub enum Command {
         #[command(subcommand)]
         command: super::scratch::ScratchCommand,
     },
+    /// Take snapshots and rehearse on the schedule of the configuration.
+    ///
+    /// Serves /healthz and /metrics at daemon.listen. SIGHUP reads the configuration
+    /// again; SIGTERM stops what runs, cleanly, and ends with exit code 0. The log
+    /// goes to standard error, with --json one object a line.
+    Daemon,
     /// Show the whole product on a real etcd and API server, in one directory.
     ///
     /// HOLDFAST_DEMO_DIR names the directory, absent or empty; without it one is

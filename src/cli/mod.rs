@@ -10,6 +10,7 @@ pub mod args;
 pub mod catalog;
 mod columns;
 pub mod completions;
+pub mod daemon;
 pub mod demo;
 pub mod inspect;
 mod inspect_page;
@@ -25,6 +26,7 @@ pub mod scratch;
 pub mod show;
 pub mod snapshot;
 pub mod table;
+pub mod waiting;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -51,7 +53,10 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error).into(),
     };
-    if let Err(failure) = crate::telemetry::log::init(arguments.verbose, false) {
+    let is_daemon = matches!(arguments.command, Command::Daemon);
+    // What a daemon did is read in its log, and nowhere else.
+    let (verbosity, json_lines) = (arguments.verbose + u8::from(is_daemon), is_daemon && arguments.json);
+    if let Err(failure) = crate::telemetry::log::init(verbosity, json_lines) {
         let _ = render::failure(&mut io::stderr(), &failure, arguments.json);
         return failure.exit().into();
     }
@@ -104,6 +109,10 @@ fn misused(error: &clap::Error) -> Exit {
 }
 
 async fn run(arguments: Arguments) -> Result<Exit, Failure> {
+    // Signals mean other things to a daemon.
+    if let Command::Daemon = arguments.command {
+        return daemon::run(&arguments.config).await;
+    }
     let cancel = CancellationToken::new();
     let dispatch = dispatch(arguments, cancel.clone());
     tokio::pin!(dispatch);
@@ -136,6 +145,7 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
         Command::Scratch { command } => unless(&cancel, scratch::run(&config, command, json, out)).await,
         Command::Completions(arguments) => completions::print(&arguments, json, out),
         Command::Man(arguments) => man::run(&arguments, json, out),
+        Command::Daemon => daemon::run(&config).await,
         Command::Demo => demo::run(out, cancel.clone()).await,
         Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, command, json, out)).await,
     };

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::layout::{behind, parts_behind};
 use super::render;
+use super::waiting;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
@@ -18,6 +19,7 @@ use crate::rehearsal::Rehearsed;
 use crate::report::json;
 use crate::runbook::journal::{Entry, Event};
 use crate::station::Station;
+use crate::station::lock::Patience;
 use crate::station::rehearsal::{Asked, Told};
 
 #[derive(Debug, Args)]
@@ -74,7 +76,9 @@ pub async fn run(
         Asked { snapshot: &arguments.id, until: arguments.to.into(), trigger: "person", resume: arguments.resume.as_ref() };
     let watch = |event: &Event| show_event(event, json);
     let told = |text: &Told<'_>| tell(text, json);
-    let (rehearsed, page) = station.rehearse(&asked, cancel, &watch, &told).await?;
+    let holder = |holder| waiting::note("rehearses", holder, json);
+    let patience = Patience { limit: waiting::LIMIT, tell: &holder };
+    let (rehearsed, page) = station.rehearse(&asked, cancel, &watch, &told, &patience).await?;
     warn(&rehearsed, json)?;
     let printed = if json { print_json(out, &rehearsed) } else { print(out, &rehearsed, &page) };
     printed.map_err(render::unprinted)?;

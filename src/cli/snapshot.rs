@@ -7,18 +7,23 @@ use serde_json::json;
 use super::args;
 use super::layout::{behind, parts_behind};
 use super::render;
+use super::waiting;
 use crate::backup::Taken;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::{count, human_bytes};
 use crate::station::Station;
+use crate::station::lock::Patience;
+use crate::station::snapshot::Asked;
 
 /// Takes a snapshot and says what it needs.
 ///
 /// # Errors
 /// Those of taking it; nothing is visible then.
 pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let taken = station.take_snapshot(arguments.degraded.as_deref()).await?;
+    let asked = Asked { degraded: arguments.degraded.as_deref(), slot: None };
+    let tell = |holder| waiting::note("takes a snapshot", holder, json);
+    let taken = station.take_snapshot(&asked, &Patience { limit: waiting::LIMIT, tell: &tell }).await?;
     print(&taken, json, out, &mut render::Output(std::io::stderr())).map_err(render::unprinted)?;
     Ok(taken.exit())
 }

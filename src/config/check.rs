@@ -173,8 +173,8 @@ fn rehearsal(mut section: Section<'_, '_>) -> RehearsalConfig {
 
 /// What a host cannot do, it cannot do on a schedule.
 fn schedule(mut section: Section<'_, '_>, takes_snapshots: bool, opens: bool) -> ScheduleConfig {
-    let snapshot = section.optional("snapshot", value::parsed);
-    let rehearsal = section.optional("rehearsal", value::parsed);
+    let snapshot = section.optional("snapshot", value::cron);
+    let rehearsal = section.optional("rehearsal", value::cron);
     let rehearsal_rung = section.or("rehearsal_rung", defaults::REHEARSAL_RUNG, value::rung);
     if let (Some(line), false) = (&snapshot, takes_snapshots) {
         section.wrong("snapshot", line.span(), "needs [etcd]: that is where a snapshot is taken from");
@@ -199,7 +199,11 @@ fn daemon(mut section: Section<'_, '_>, etcd: Option<&EtcdConfig>) -> DaemonConf
     }
     let stream = etcd.map_or(Duration::ZERO, |etcd| etcd.total_timeout);
     if let Some(deadline) = snapshot_deadline.as_ref().filter(|deadline| *deadline.get_ref() <= stream) {
-        section.wrong("snapshot_deadline", deadline.span(), "must be longer than etcd.total_timeout, which is for the stream alone");
+        section.wrong(
+            "snapshot_deadline",
+            deadline.span(),
+            "must be longer than etcd.total_timeout, which is for the stream alone",
+        );
     }
     section.finish();
     DaemonConfig {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::{Checksums, FencePolicy};
+use crate::base::cron::CronLine;
 use crate::base::ids::ClusterName;
 use crate::base::object_key::Key;
 use crate::base::rung::Rung;
@@ -95,6 +96,11 @@ pub(super) fn fence(value: &DeValue<'_>) -> Result<FencePolicy, String> {
         DeValue::Boolean(false) => Ok(FencePolicy::Off),
         _ => Err("must be \"auto\", true or false".to_owned()),
     }
+}
+
+/// A cron line of five fields.
+pub(super) fn cron(value: &DeValue<'_>) -> Result<CronLine, String> {
+    text(value)?.parse().map_err(|bad| format!("is no cron line: {bad}"))
 }
 
 /// A rung that this version climbs to.

@@ -66,4 +66,3 @@ pub struct ObjectRef {
     pub bytes: u64,
     pub sha256: Sha256,
 }
-

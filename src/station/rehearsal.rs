@@ -8,9 +8,11 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Station;
+use super::lock::{self, Patience};
 use crate::base::codes;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
+use crate::base::job::Job;
 use crate::catalog::Catalog;
 use crate::escrow::seal::Identities;
 use crate::record::attestation::{Attestation, ReportRecord};
@@ -50,7 +52,7 @@ pub enum Told<'a> {
 }
 
 impl Station {
-    /// Climbs, tears down, attests, and keeps the reports in the state directory;
+    /// When no other process of this host rehearses: climbs, tears down, attests, and keeps the reports in the state directory;
     /// gives the answer and the path of its page.
     ///
     /// # Errors
@@ -61,9 +63,18 @@ impl Station {
         cancel: CancellationToken,
         watch: &(dyn Fn(&Event) + Send + Sync),
         tell: &(dyn Fn(&Told<'_>) + Send + Sync),
+        patience: &Patience<'_>,
     ) -> Result<(Rehearsed, PathBuf), Failure> {
         let (signer, outbox, allowed) = (self.signer_of(&SIGNED_HERE)?, self.outbox()?, self.allowed_signers()?);
-        let current = self.current_catalog().await?;
+        let waiting = async {
+            let alone = lock::of_job(self.state_dir(), Job::Rehearsal, patience).await?;
+            Ok::<_, Failure>((alone, self.current_catalog().await?))
+        };
+        // Nothing has begun that would have to be torn down.
+        let (_alone, current) = tokio::select! {
+            ready = waiting => ready?,
+            () = cancel.cancelled() => return Err(Failure::new(&codes::INTERRUPTED, "holdfast", "interrupted")),
+        };
         if let Some(failure) = &current.stale {
             tell(&Told::Stale(failure));
         }

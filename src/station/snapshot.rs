@@ -1,9 +1,15 @@
 //! One snapshot of this host's etcd, with all that belongs to it.
 
+use jiff::Timestamp;
+
 use super::Station;
-use crate::backup::{BackupHost, Taken, take};
+use super::lock::{self, Patience};
+use crate::backup::take::take_for;
+use crate::backup::{BackupHost, Taken};
+use crate::base::clock::rfc3339;
 use crate::base::codes;
 use crate::base::failure::Failure;
+use crate::base::job::Job;
 use crate::etcd::EtcdClient;
 use crate::record::Record;
 use crate::record::escrow::EscrowRecord;
@@ -15,12 +21,21 @@ use crate::scan::capture::MemfdSink;
 /// The kinds of record that a snapshot signs.
 const SIGNED_HERE: [&str; 4] = [Manifest::NAMESPACE, Receipt::NAMESPACE, HostRecord::NAMESPACE, EscrowRecord::NAMESPACE];
 
+/// What is asked of a snapshot.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// Why it is taken also from a member that has no leader.
+    pub degraded: Option<&'a str>,
+    /// The scheduled instant; none where a person asked.
+    pub slot: Option<Timestamp>,
+}
+
 impl Station {
-    /// Takes a snapshot; with `degraded`, from a member that has no leader, too.
+    /// Takes a snapshot, when no other process of this host takes one.
     ///
     /// # Errors
-    /// Those of [`take`]; nothing is visible then.
-    pub async fn take_snapshot(&self, degraded: Option<&str>) -> Result<Taken, Failure> {
+    /// Those of [`take_for`]; `work.running`; nothing is visible then.
+    pub async fn take_snapshot(&self, asked: &Asked<'_>, patience: &Patience<'_>) -> Result<Taken, Failure> {
         let etcd = self.config.etcd.as_ref().ok_or_else(|| {
             Failure::new(
                 &codes::CONFIG_SECTION_MISSING,
@@ -36,6 +51,7 @@ impl Station {
         }
         let source = EtcdClient::new(etcd)?;
         let signer = self.signer_of(&SIGNED_HERE)?;
+        let _alone = lock::of_job(self.state_dir(), Job::Snapshot, patience).await?;
         let outbox = self.outbox()?;
         let known = self.known().await?;
         let host = BackupHost {
@@ -51,7 +67,7 @@ impl Station {
             clock: self.clock.as_ref(),
             entropy: self.entropy.as_ref(),
         };
-        let mut taken = take(&host, degraded).await?;
+        let mut taken = take_for(&host, asked.degraded, asked.slot.map(rfc3339)).await?;
         // The snapshot exists; a ledger that is down only delays what others see.
         let refreshed = self.refresh().await;
         if let (Err(failure), false) = (refreshed, taken.warnings.iter().any(|told| told.code() == &codes::LEDGER_UNREACHABLE)) {

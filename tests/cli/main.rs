@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
 mod answers;
+mod daemon;
 #[path = "../it/data.rs"]
 #[allow(dead_code)] // shared with `it`, which uses more of it
 mod data;

@@ -7,6 +7,7 @@ mod bolt;
 mod capture;
 mod catalog;
 mod config;
+mod daemon;
 mod data;
 mod encryption_config;
 mod etcd_image;

@@ -1,0 +1,130 @@
+//! From the catalog's rows to the values that are shown. Pure, but for the
+//! questions to the catalog.
+//!
+//! Labels come from closed lists, whatever a record of another version says.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::base::failure::Failure;
+use crate::base::rung::Rung;
+use crate::catalog::{Catalog, KeyRow, SnapshotRow};
+use crate::record::manifest::{Problem, Quality, Severity};
+use crate::telemetry::metrics::{Holdings, KeyState, KeyVersion, ProblemKind, Snapshot};
+
+const PROVIDERS: [&str; 5] = ["aescbc", "aesgcm", "secretbox", "kmsv1", "kmsv2"];
+
+/// The problems that this version knows; any other is `other`.
+const PROBLEMS: [&str; 22] = [
+    "alarm-corrupt",
+    "alarm-nospace",
+    "ambiguous-key-name",
+    "auth-enabled",
+    "encryption-config-unreadable",
+    "escrow-gap",
+    "free-page-plaintext",
+    "history-went-back",
+    "member-lagging",
+    "member-leaderless",
+    "memory-swappable",
+    "meta-damaged",
+    "plaintext-secrets",
+    "revision-moved",
+    "stale-key",
+    "structure-broken",
+    "trailer-mismatch",
+    "trailer-missing",
+    "undecryptable",
+    "unknown-body",
+    "weak-key",
+    "writes-plaintext",
+];
+
+/// What a reader of metrics calls anything that it need not know more of.
+const OTHER: &str = "other";
+
+/// `hf1-` and eight digits: what a person needs to find the key with `holdfast show`.
+const SHORT: usize = 12;
+
+/// Asks the catalog. Blocks its thread.
+///
+/// # Errors
+/// `catalog.broken`.
+pub fn observe(catalog: &Catalog) -> Result<Holdings, Failure> {
+    let snapshots = catalog.snapshots()?;
+    let keys = catalog.keys()?;
+    let mut proven = BTreeMap::new();
+    for rung in [Rung::Open, Rung::Boot, Rung::Serve] {
+        if let Some(at) = catalog.last_proof(rung)?.and_then(|proof| time(&proof.at)) {
+            proven.insert(rung, at);
+        }
+    }
+    let newest = snapshots.first().map(|newest| catalog.snapshot(&newest.id)).transpose()?.flatten();
+    let problems = newest.map(|newest| newest.manifest.problems).unwrap_or_default();
+    let findings = catalog.findings()?.len() as u64;
+    Ok(Holdings { proven, findings, ..holdings(&snapshots, &keys, &problems) })
+}
+
+/// What rows say; the newest snapshot is the first.
+#[must_use]
+pub fn holdings(snapshots: &[SnapshotRow], keys: &[KeyRow], problems: &[Problem]) -> Holdings {
+    let newest_good = snapshots.iter().filter(|row| row.quality == Quality::Good).max_by_key(|row| time(&row.taken));
+    let mut by_quality: BTreeMap<&'static str, u64> =
+        [Quality::Good, Quality::Suspect, Quality::Incomplete].map(|quality| (quality.as_str(), 0)).into();
+    for row in snapshots {
+        *by_quality.entry(row.quality.as_str()).or_default() += 1;
+    }
+    let mut counted = BTreeMap::new();
+    for problem in problems {
+        *counted.entry(kind(problem)).or_default() += problem.count;
+    }
+    Holdings {
+        newest_good: newest_good.map(|row| Snapshot {
+            taken: time(&row.taken),
+            image_bytes: row.image_bytes,
+            object_bytes: row.object_bytes,
+            revision: row.revision,
+            live_keys: row.live_keys,
+        }),
+        newest_restorable: snapshots.iter().filter(|row| row.restorable).filter_map(|row| time(&row.taken)).max(),
+        snapshots: by_quality,
+        keys: keys.iter().map(|key| key_version(key, snapshots.first())).collect(),
+        problems: counted,
+        ..Holdings::default()
+    }
+}
+
+fn kind(problem: &Problem) -> ProblemKind {
+    let severity = match problem.severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    ProblemKind { code: known(&PROBLEMS, &problem.code), severity }
+}
+
+fn key_version(key: &KeyRow, newest: Option<&SnapshotRow>) -> KeyVersion {
+    let fingerprint = key.fingerprint.as_deref().filter(|fingerprint| fingerprint.starts_with("hf1-"));
+    let state = match fingerprint {
+        _ if key.missing_since.is_some() => KeyState::Missing,
+        _ if key.deposits > 0 => KeyState::Escrowed,
+        Some(_) => KeyState::Absent,
+        None => KeyState::Unknown,
+    };
+    KeyVersion {
+        provider: known(&PROVIDERS, &key.provider),
+        // That of a KMS is no digest of ours: it could be a name.
+        fingerprint: fingerprint.map(|text| text.chars().take(SHORT).collect()).unwrap_or_default(),
+        state,
+        needed: newest.is_some_and(|newest| key.needed_by.iter().any(|need| need.snapshot == newest.id)),
+    }
+}
+
+fn known(list: &[&'static str], text: &str) -> &'static str {
+    list.iter().find(|known| **known == text).copied().unwrap_or(OTHER)
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}

@@ -1,0 +1,242 @@
+//! The table of metric families: name, help, and how each is read from the values.
+//!
+//! `docs/metrics.md` is written from it, and the alert rules are held to it, by tests.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::metrics::{JobValues, KeyState, KeyVersion, Outcome, ProblemKind, Values};
+use crate::base::rung::Rung;
+
+/// A cluster rotates keys some times a year: more are the sign of something else,
+/// and a reader of metrics must not be flooded. Counts by state are always whole.
+pub const MOST_KEYS: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Gauge,
+    /// Its name is shown with `_total`.
+    Counter,
+}
+
+/// One family.
+#[derive(Debug)]
+pub struct Family {
+    pub name: &'static str,
+    pub help: &'static str,
+    pub kind: Kind,
+    pub read: fn(&Values) -> Vec<Sample>,
+}
+
+impl Family {
+    /// The name under which its samples appear.
+    #[must_use]
+    pub fn shown_name(&self) -> String {
+        match self.kind {
+            Kind::Gauge => self.name.to_owned(),
+            Kind::Counter => format!("{}_total", self.name),
+        }
+    }
+}
+
+/// One line of a family.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    pub labels: Vec<(&'static str, String)>,
+    pub value: f64,
+}
+
+const fn gauge(name: &'static str, help: &'static str, read: fn(&Values) -> Vec<Sample>) -> Family {
+    Family { name, help, kind: Kind::Gauge, read }
+}
+
+const fn counter(name: &'static str, help: &'static str, read: fn(&Values) -> Vec<Sample>) -> Family {
+    Family { name, help, kind: Kind::Counter, read }
+}
+
+/// Every family, in the order in which they are shown: the headline first.
+pub static FAMILIES: &[Family] = &[
+    gauge(
+        "holdfast_last_proven_restore_timestamp_seconds",
+        "When a rehearsal of any snapshot last passed at this rung or above it; 0 = never",
+        |values| {
+            let proven = |rung: Rung| vec![("rung", rung.as_str().to_owned())];
+            let at = |rung| time(values.holdings.proven.get(&rung).copied());
+            [Rung::Open, Rung::Boot, Rung::Serve].map(|rung| sample(proven(rung), at(rung))).into()
+        },
+    ),
+    gauge(
+        "holdfast_newest_good_snapshot_timestamp_seconds",
+        "When the newest snapshot of good quality was taken; 0 = there is none",
+        |values| one(time(values.holdings.newest_good.as_ref().and_then(|snapshot| snapshot.taken))),
+    ),
+    gauge(
+        "holdfast_newest_restorable_snapshot_timestamp_seconds",
+        "When the newest snapshot was taken that is good, has all its keys in escrow and was not found bad; 0 = there is none",
+        |values| one(time(values.holdings.newest_restorable)),
+    ),
+    gauge("holdfast_newest_good_snapshot_image_bytes", "Size of the etcd image of the newest good snapshot", |values| {
+        values.holdings.newest_good.iter().map(|newest| bare(number(newest.image_bytes))).collect()
+    }),
+    gauge("holdfast_newest_good_snapshot_object_bytes", "Size of the sealed object of the newest good snapshot", |values| {
+        values.holdings.newest_good.iter().map(|newest| bare(number(newest.object_bytes))).collect()
+    }),
+    gauge("holdfast_newest_good_snapshot_revision", "etcd revision of the newest good snapshot", |values| {
+        values.holdings.newest_good.iter().map(|newest| bare(number(newest.revision.unsigned_abs()))).collect()
+    }),
+    gauge("holdfast_newest_good_snapshot_live_keys", "Live etcd keys in the newest good snapshot", |values| {
+        values.holdings.newest_good.iter().map(|newest| bare(number(newest.live_keys))).collect()
+    }),
+    gauge("holdfast_snapshots", "Snapshots in the ledger by quality: good, suspect or incomplete", |values| {
+        by("quality", &values.holdings.snapshots)
+    }),
+    gauge("holdfast_newest_snapshot_problems", "Problems of the newest snapshot, whatever its quality, by code", |values| {
+        let labels = |kind: &ProblemKind| vec![("code", kind.code.to_owned()), ("severity", kind.severity.to_owned())];
+        values.holdings.problems.iter().map(|(kind, count)| sample(labels(kind), number(*count))).collect()
+    }),
+    gauge(
+        "holdfast_key_versions",
+        "Key versions by state: escrowed, missing (a rehearsal did not get it), absent (never deposited), unknown; and whether the newest snapshot needs them",
+        key_versions,
+    ),
+    gauge(
+        "holdfast_key_version_info",
+        "One line for each key version with the start of its fingerprint and its state; at most 64, the bad ones first",
+        key_version_info,
+    ),
+    gauge("holdfast_ledger_findings", "Records of the ledger that are not believed, and breaks in chains", |values| {
+        one(number(values.holdings.findings))
+    }),
+    gauge("holdfast_ledger_last_read_timestamp_seconds", "When this host last read the whole ledger; 0 = never", |values| {
+        one(time(values.stores.ledger_read))
+    }),
+    gauge("holdfast_outbox_records", "Signed records of this host that a store does not have yet", |values| {
+        one(number(values.stores.waiting))
+    }),
+    gauge("holdfast_job_last_success_timestamp_seconds", "When the job last ended with a good answer; 0 = never", |values| {
+        jobs(values, |job| Some(time(job.last_success)))
+    }),
+    gauge("holdfast_job_last_attempt_timestamp_seconds", "When the job was last begun; 0 = never", |values| {
+        jobs(values, |job| Some(time(job.last_attempt)))
+    }),
+    gauge(
+        "holdfast_job_last_failure_timestamp_seconds",
+        "When the job last failed or ended with a bad answer; 0 = never",
+        |values| jobs(values, |job| Some(time(job.last_failure))),
+    ),
+    gauge("holdfast_job_consecutive_failures", "Attempts since the last good answer that failed or ended badly", |values| {
+        jobs(values, |job| Some(number(job.consecutive_failures)))
+    }),
+    gauge("holdfast_job_last_duration_seconds", "How long the last attempt took", |values| {
+        jobs(values, |job| job.last_duration.map(|duration| duration.as_secs_f64()))
+    }),
+    gauge("holdfast_job_running", "1 while the job runs", |values| jobs(values, |job| Some(number(u64::from(job.running))))),
+    gauge("holdfast_job_next_timestamp_seconds", "When the job is due next", |values| {
+        jobs(values, |job| job.next.map(|next| time(Some(next))))
+    }),
+    gauge(
+        "holdfast_job_overdue_timestamp_seconds",
+        "From when on the job counts as overdue unless it is done before: two slots, and at least an hour, after the last one done",
+        |values| jobs(values, |job| job.overdue.map(|overdue| time(Some(overdue)))),
+    ),
+    counter(
+        "holdfast_job_attempts",
+        "Attempts at the job since the daemon started, by outcome: good, bad, failed, interrupted",
+        |values| {
+            let outcome = |job: &str, outcome: Outcome| vec![("job", job.to_owned()), ("outcome", outcome.as_str().to_owned())];
+            let jobs = values.jobs.iter();
+            let all = jobs.flat_map(|(job, known)| Outcome::ALL.map(|o| (outcome(job.as_str(), o), known.ended.get(&o))));
+            all.map(|(labels, count)| sample(labels, number(count.copied().unwrap_or(0)))).collect()
+        },
+    ),
+    gauge(
+        "holdfast_config_last_reload_successful",
+        "0 while the file, as it was last read, was refused and an older one is in force",
+        |values| one(number(u64::from(!values.daemon.config_refused))),
+    ),
+    gauge("holdfast_config_loaded_timestamp_seconds", "When the configuration in force was read", |values| {
+        one(time(values.daemon.config_loaded))
+    }),
+    gauge(
+        "holdfast_state_last_write_successful",
+        "0 while the daemon's own file in the state directory cannot be written",
+        |values| one(number(u64::from(!values.daemon.state_unwritten))),
+    ),
+    gauge(
+        "holdfast_daemon_last_turn_timestamp_seconds",
+        "When the daemon's loop last turned; it turns every ten seconds",
+        |values| one(time(values.daemon.turned)),
+    ),
+    gauge("holdfast_daemon_start_timestamp_seconds", "When the daemon was started", |values| one(time(values.daemon.started))),
+    gauge("holdfast_build_info", "1, with the version of this program", |_| {
+        vec![sample(vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)]
+    }),
+];
+
+fn key_versions(values: &Values) -> Vec<Sample> {
+    let mut counts: BTreeMap<(KeyState, bool), u64> = BTreeMap::new();
+    for state in KeyState::ALL {
+        counts.extend([true, false].map(|needed| ((state, needed), 0)));
+    }
+    for key in &values.holdings.keys {
+        *counts.entry((key.state, key.needed)).or_default() += 1;
+    }
+    let labels = |state: KeyState, needed| vec![("state", state.as_str().to_owned()), ("needed", yes(needed))];
+    counts.into_iter().map(|((state, needed), count)| sample(labels(state, needed), number(count))).collect()
+}
+
+fn key_version_info(values: &Values) -> Vec<Sample> {
+    let mut keys: Vec<_> = values.holdings.keys.iter().collect();
+    // What a person must look at comes first; a cut never hides it behind what is well.
+    keys.sort_by_key(|key| (key.state == KeyState::Escrowed, !key.needed, key.fingerprint.clone(), key.provider));
+    keys.dedup();
+    let line = |key: &KeyVersion| {
+        let labels = vec![
+            ("fingerprint", key.fingerprint.clone()),
+            ("provider", key.provider.to_owned()),
+            ("state", key.state.as_str().to_owned()),
+            ("needed", yes(key.needed)),
+        ];
+        sample(labels, 1.0)
+    };
+    keys.into_iter().take(MOST_KEYS).map(line).collect()
+}
+
+fn jobs(values: &Values, read: impl Fn(&JobValues) -> Option<f64>) -> Vec<Sample> {
+    let known = values.jobs.iter().filter_map(|(job, known)| Some((job, read(known)?)));
+    known.map(|(job, value)| sample(vec![("job", job.as_str().to_owned())], value)).collect()
+}
+
+fn by(label: &'static str, counts: &BTreeMap<&'static str, u64>) -> Vec<Sample> {
+    counts.iter().map(|(name, count)| sample(vec![(label, (*name).to_owned())], number(*count))).collect()
+}
+
+fn yes(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
+}
+
+fn one(value: f64) -> Vec<Sample> {
+    vec![bare(value)]
+}
+
+fn bare(value: f64) -> Sample {
+    sample(Vec::new(), value)
+}
+
+fn sample(labels: Vec<(&'static str, String)>, value: f64) -> Sample {
+    Sample { labels, value }
+}
+
+/// Seconds; a whole number, as clocks in names and records have it.
+fn time(at: Option<Timestamp>) -> f64 {
+    let since_epoch = at.map_or(Duration::ZERO, |at| Duration::from_secs(at.as_second().max(0).unsigned_abs()));
+    since_epoch.as_secs_f64()
+}
+
+/// Prometheus has floats only; they are exact to 2^53.
+#[allow(clippy::cast_precision_loss)]
+fn number(value: u64) -> f64 {
+    value as f64
+}
