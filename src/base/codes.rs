@@ -96,6 +96,8 @@ codes! {
     TOOL_VERSION = "tool.version", CouldNotRun, false, "a program has a version that does not fit the snapshot", "provide the version named";
     TOOL_FAILED = "tool.failed", CouldNotRun, false, "a program that this step runs failed", "read the lines of its log that are shown";
     SANDBOX_FAILED = "sandbox.failed", CouldNotRun, false, "the scratch environment could not be made", "check that the host allows namespaces, or run without root";
+    RESTORE_FILE_SEALED = "restore.file-sealed", CouldNotRun, false, "the file is sealed, and no identity was given to open it", "name the identity file of one of its recipients with --identity";
+    RESTORE_KEY_MISSING = "restore.key-missing", Bad, false, "live objects need a key that was not given with the file", "give the EncryptionConfiguration that has the key named with --encryption-config, or its sealed record with --escrow-record";
     SCRATCH_UNKNOWN = "scratch.unknown", CouldNotRun, false, "no scratch environment has this name", "holdfast scratch list shows what is up and what a crash left";
     SCRATCH_AMBIGUOUS = "scratch.ambiguous", Usage, false, "more than one scratch environment is meant", "name one that holdfast scratch list shows, or say --all";
     SCRATCH_BUSY = "scratch.busy", CouldNotRun, false, "a rehearsal is at work there", "let it end, or interrupt the command or daemon that runs it";

@@ -10,24 +10,41 @@ use tokio_util::sync::CancellationToken;
 
 use super::rehearse::{line_of, print_answer, warn_to};
 use super::render;
-use super::scratch::{access, end_with};
+use super::scratch::{End, Place, access};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::record::Rung;
 use crate::report::json as report_json;
 use crate::restore::Told;
-use crate::restore::scratch::{Asked, Raised, raise};
+use crate::restore::bench::{Bench, Given, configuration};
+use crate::restore::scratch::{Raised, raise};
 use crate::restore::supervisor::{Frame, Supervisor, Tie, framed, send};
 use crate::restore::up::Note;
 use crate::runbook::journal::Event;
-use crate::station::Station;
 
 #[derive(Debug, Args)]
 pub struct Restore {
     /// A snapshot id, the start of one, or `latest`.
-    #[arg(default_value = "latest")]
+    #[arg(default_value = "latest", conflicts_with = "from")]
     pub id: String,
+
+    /// A file instead: as `etcdctl snapshot save` writes it, a raw `db`, or a
+    /// sealed `etcd.db.zst.age`. It needs no store, ledger or configuration.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+
+    /// An age identity file, instead of those of the configuration; repeat it for several.
+    #[arg(long = "identity", value_name = "FILE")]
+    pub identities: Vec<PathBuf>,
+
+    /// With --from: an EncryptionConfiguration in clear that has the keys; repeat it for several.
+    #[arg(long = "encryption-config", value_name = "FILE")]
+    pub encryption_configs: Vec<PathBuf>,
+
+    /// With --from: a sealed key document (.age) out of escrow; repeat it for several.
+    #[arg(long = "escrow-record", value_name = "FILE")]
+    pub escrow_records: Vec<PathBuf>,
 
     /// Where to: `scratch`, a cluster of its own on this host.
     #[arg(long, value_name = "scratch")]
@@ -40,6 +57,21 @@ pub struct Restore {
     /// Keep the cluster up in this process, until a signal, and not in one of its own.
     #[arg(long)]
     pub foreground: bool,
+
+    #[command(flatten)]
+    pub place: Place,
+}
+
+impl Restore {
+    fn given(&self) -> Given {
+        Given {
+            snapshot: self.id.clone(),
+            file: self.from.clone(),
+            identities: self.identities.clone(),
+            encryption_configs: self.encryption_configs.clone(),
+            escrow_records: self.escrow_records.clone(),
+        }
+    }
 }
 
 /// What can stay up.
@@ -193,8 +225,7 @@ async fn keep(
     mut tie: Option<&mut Tie>,
     cancel: CancellationToken,
 ) -> Result<Exit, Failure> {
-    let station = Station::open(config)?;
-    let asked = Asked { snapshot: &arguments.id, until: arguments.to.into() };
+    let settings = configuration(config, arguments.place.scratch_dir.as_deref())?;
     let (err, show, json) = (&screen.err, screen.watch, screen.json);
     let watch = |event: &Event| {
         if let Some(line) = line_of(event) {
@@ -209,7 +240,10 @@ async fn keep(
             Told::Note(text) => render::note(&mut **err, &text, json),
         };
     };
-    let raising = raise(&station, &asked, cancel.clone(), &watch, &tell);
+    let raising = async {
+        let bench = Bench::prepare(settings, &arguments.given(), &cancel, &tell).await?;
+        raise(&bench, arguments.to.into(), cancel.clone(), &watch, &tell).await
+    };
     tokio::pin!(raising);
     let raised = match &mut tie {
         Some(tie) => tokio::select! {
@@ -223,7 +257,8 @@ async fn keep(
         None => raising.await?,
     };
     warn_to(&mut **lock(&screen.err), &raised.rehearsed, screen.json)?;
-    print(&mut **lock(&screen.out), config, &raised, screen.json).map_err(render::unprinted)?;
+    let end = End { config, place: &arguments.place };
+    print(&mut **lock(&screen.out), &end, &raised, screen.json).map_err(render::unprinted)?;
     let exit = raised.rehearsed.exit();
     let Some((standing, _)) = raised.up else { return Ok(exit) };
     let is_kept = match tie {
@@ -249,7 +284,7 @@ async fn hand_over(tie: &mut Tie, screen: &Screen<'_>) -> bool {
     flushed.is_ok() && tie.hand_over(&mut io::stdout()).await
 }
 
-fn print(out: &mut dyn Write, config: &Path, raised: &Raised, json: bool) -> io::Result<()> {
+fn print(out: &mut dyn Write, end: &End<'_>, raised: &Raised, json: bool) -> io::Result<()> {
     let Raised { rehearsed, page, recorded, up } = raised;
     let note = up.as_ref().map(|(_, note)| note);
     if json {
@@ -262,7 +297,7 @@ fn print(out: &mut dyn Write, config: &Path, raised: &Raised, json: bool) -> io:
     }
     print_answer(out, rehearsed)?;
     if let Some(note) = note {
-        print_up(out, config, note)?;
+        print_up(out, end, note)?;
     }
     match page {
         Some(page) => writeln!(out, "report {}:\n  {}", rehearsed.run, page.display()),
@@ -270,10 +305,10 @@ fn print(out: &mut dyn Write, config: &Path, raised: &Raised, json: bool) -> io:
     }
 }
 
-fn print_up(out: &mut dyn Write, config: &Path, note: &Note) -> io::Result<()> {
+fn print_up(out: &mut dyn Write, end: &End<'_>, note: &Note) -> io::Result<()> {
     writeln!(out, "up: {}", note.run)?;
     for (name, value) in access(note) {
         writeln!(out, "  {name:<12}{value}")?;
     }
-    writeln!(out, "  {:<12}{}", "end it", end_with(config, &note.run))
+    writeln!(out, "  {:<12}{}", "end it", end.of(&note.run))
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -14,47 +14,83 @@ use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::human_bytes;
 use crate::config;
+use crate::restore::bench::configuration;
 use crate::restore::up::{self, Ended, Note, Scratch, State};
 
 #[derive(Debug, Subcommand)]
 pub enum ScratchCommand {
     /// Show what is up, how to use it, and what a crash left.
-    List,
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
     /// End a restored cluster, or remove what a crash left.
     Down {
+        #[command(flatten)]
+        place: Place,
         /// The name that `list` shows, or the start of it; not needed where there is one.
         #[arg(conflicts_with = "all")]
         name: Option<String>,
-        /// All of them. Rehearsals at work are left alone.
+        /// All of them. Runs at work are left alone.
         #[arg(long)]
         all: bool,
     },
 }
 
+/// Where scratch environments are made.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// Below this directory, instead of the configuration's rehearsal.scratch_dir.
+    #[arg(long, value_name = "DIR")]
+    pub scratch_dir: Option<PathBuf>,
+}
+
 /// # Errors
 /// `scratch.*`, `sandbox.failed`, `config.*`.
 pub async fn run(config: &Path, command: ScratchCommand, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let root = config::load(config)?.rehearsal.scratch_dir;
+    let (ScratchCommand::List { place } | ScratchCommand::Down { place, .. }) = &command;
+    let root = configuration(config, place.scratch_dir.as_deref())?.0.rehearsal.scratch_dir;
     let all = up::list(&root)?;
-    match command {
-        ScratchCommand::List => print_list(out, config, &all, json, SystemClock::new().now()).map_err(render::unprinted)?,
-        ScratchCommand::Down { name, all: true } => {
-            debug_assert!(name.is_none());
+    let ended = match &command {
+        ScratchCommand::List { place } => {
+            let now = SystemClock::new().now();
+            print_list(out, &End { config, place }, &all, json, now).map_err(render::unprinted)?;
+            return Ok(Exit::Good);
+        }
+        ScratchCommand::Down { all: true, .. } => {
             let mut ended = Vec::new();
-            for scratch in all.iter().filter(|scratch| scratch.state != State::Rehearsal) {
+            for scratch in all.iter().filter(|scratch| scratch.state != State::Busy) {
                 ended.push(up::down(&root, scratch).await?);
             }
-            print_ended(out, &ended, json).map_err(render::unprinted)?;
+            ended
         }
-        ScratchCommand::Down { name, all: false } => {
-            let ended = up::down(&root, &up::choose(&all, name.as_deref())?).await?;
-            print_ended(out, &[ended], json).map_err(render::unprinted)?;
-        }
-    }
+        ScratchCommand::Down { name, .. } => vec![up::down(&root, &up::choose(&all, name.as_deref())?).await?],
+    };
+    print_ended(out, &ended, json).map_err(render::unprinted)?;
     Ok(Exit::Good)
 }
 
-fn print_list(out: &mut dyn Write, config: &Path, all: &[Scratch], json: bool, now: Timestamp) -> io::Result<()> {
+/// How the command that ends something is written.
+pub(super) struct End<'a> {
+    pub config: &'a Path,
+    pub place: &'a Place,
+}
+
+impl End<'_> {
+    /// As it can be copied.
+    pub fn of(&self, name: &str) -> String {
+        let mut line = format!("holdfast scratch down {name}");
+        if self.config != Path::new(config::DEFAULT_PATH) {
+            line.push_str(&format!(" --config {}", self.config.display()));
+        }
+        if let Some(directory) = &self.place.scratch_dir {
+            line.push_str(&format!(" --scratch-dir {}", directory.display()));
+        }
+        line
+    }
+}
+
+fn print_list(out: &mut dyn Write, end: &End<'_>, all: &[Scratch], json: bool, now: Timestamp) -> io::Result<()> {
     if json {
         return writeln!(out, "{}", json!({ "scratch": all }));
     }
@@ -62,22 +98,25 @@ fn print_list(out: &mut dyn Write, config: &Path, all: &[Scratch], json: bool, n
         return writeln!(out, "nothing is up, and nothing is left of anything");
     }
     for scratch in all {
-        print_one(out, config, scratch, now)?;
+        print_one(out, end, scratch, now)?;
     }
     Ok(())
 }
 
-fn print_one(out: &mut dyn Write, config: &Path, scratch: &Scratch, now: Timestamp) -> io::Result<()> {
+fn print_one(out: &mut dyn Write, end: &End<'_>, scratch: &Scratch, now: Timestamp) -> io::Result<()> {
     let state = match (scratch.state, &scratch.up) {
         (State::Up, Some(note)) => format!("up at rung {}, {}", note.rung, ago(&note.since, now)),
         (State::Broken, _) => format!("BROKEN: ended by itself: {}", scratch.ended.join(", ")),
         (State::Up | State::Climbing, _) => "a restore that is not up yet".to_owned(),
-        (State::Rehearsal, _) => "a rehearsal at work; it tears itself down".to_owned(),
+        (State::Busy, _) => "a run at work; it tears itself down".to_owned(),
         (State::Leftover, _) => "LEFTOVER of a process that was killed".to_owned(),
     };
     writeln!(out, "{}  {state}", printable(&scratch.name))?;
     if let (Some(note), true) = (&scratch.up, scratch.supervisor.is_some()) {
-        writeln!(out, "  {:<12}{} of {}", "snapshot", printable(&note.snapshot), printable(&note.cluster))?;
+        match &note.file {
+            Some(file) => writeln!(out, "  {:<12}{}", "file", printable(&file.display().to_string()))?,
+            None => writeln!(out, "  {:<12}{} of {}", "snapshot", printable(&note.snapshot), printable(&note.cluster))?,
+        }
         for (name, value) in access(note) {
             writeln!(out, "  {name:<12}{}", printable(&value))?;
         }
@@ -90,9 +129,9 @@ fn print_one(out: &mut dyn Write, config: &Path, scratch: &Scratch, now: Timesta
         writeln!(out, "  {:<12}process {pid}", "kept by")?;
     }
     match scratch.state {
-        State::Rehearsal => Ok(()),
-        State::Leftover => writeln!(out, "  {:<12}{}", "remove it", end_with(config, &scratch.name)),
-        _ => writeln!(out, "  {:<12}{}", "end it", end_with(config, &scratch.name)),
+        State::Busy => Ok(()),
+        State::Leftover => writeln!(out, "  {:<12}{}", "remove it", end.of(&scratch.name)),
+        _ => writeln!(out, "  {:<12}{}", "end it", end.of(&scratch.name)),
     }
 }
 
@@ -127,11 +166,4 @@ pub(super) fn access(note: &Note) -> Vec<(&'static str, String)> {
     }
     lines.push(("until", note.not_after.clone()));
     lines
-}
-
-/// The command that ends it, as it can be copied.
-pub(super) fn end_with(config: &Path, name: &str) -> String {
-    let usual = PathBuf::from(config::DEFAULT_PATH);
-    let given = if config == usual { String::new() } else { format!(" --config {}", config.display()) };
-    format!("holdfast scratch down {name}{given}")
 }

@@ -8,6 +8,7 @@
 //!
 //! Invariant: a [`Config`] exists only if nothing was wrong with the file.
 
+mod bare;
 mod check;
 pub mod credential;
 pub mod defaults;
@@ -26,6 +27,7 @@ use crate::base::cron::CronLine;
 use crate::base::ids::{ClusterName, Principal};
 use crate::base::rung::Rung;
 
+pub use bare::bare;
 pub use load::{load, parse};
 pub use s3::{Checksums, S3Config};
 

@@ -97,6 +97,26 @@ impl Identities {
         Ok(Self { keys, recipients, object: path.display().to_string() })
     }
 
+    /// All identities of several files, where somebody named more than one.
+    #[must_use]
+    pub fn join(all: Vec<Self>) -> Self {
+        let mut joined = Self { keys: Vec::new(), recipients: Vec::new(), object: String::new() };
+        let names: Vec<_> = all.iter().map(|one| one.object.clone()).collect();
+        for one in all {
+            joined.keys.extend(one.keys);
+            joined.recipients.extend(one.recipients);
+        }
+        joined.object = names.join(" and ");
+        joined
+    }
+
+    /// `identity.not-a-recipient` for something whose recipients nothing names.
+    #[must_use]
+    pub fn opens_nothing_of(&self, object: &str) -> Failure {
+        let cause = format!("it is sealed to others than {}, whose identity {} holds", some_of(&self.recipients), self.object);
+        Failure::new(&codes::IDENTITY_NOT_A_RECIPIENT, object, cause)
+    }
+
     /// Is one of these identities among the recipients that a record names?
     #[must_use]
     pub fn are_among(&self, sealed_to: &[String]) -> bool {

@@ -61,7 +61,7 @@ impl Image {
 
 impl Image {
     /// Memory that is not locked can reach a disk where swap is active.
-    fn could_be_swapped(&self) -> Option<Deviation> {
+    pub(super) fn could_be_swapped(&self) -> Option<Deviation> {
         let swap = active_swap(&std::fs::read_to_string("/proc/swaps").unwrap_or_default());
         (self.lock.is_none() && !swap.is_empty()).then(|| Deviation {
             what: format!("the opened image could be swapped to {}", swap.join(", ")),
@@ -72,6 +72,9 @@ impl Image {
 
 impl Ladder<'_> {
     pub(super) async fn fetch_manifest(&mut self) -> StepResult {
+        if let Some(file) = &self.subject.file {
+            return self.no_manifest(file);
+        }
         let (config, subject) = (self.host.config, self.subject);
         let layout = Layout::new(&config.snapshots.prefix, &config.cluster);
         let path = layout.snapshot_manifest(&subject.lineage, &subject.id);
@@ -96,6 +99,9 @@ impl Ladder<'_> {
     }
 
     pub(super) async fn fetch_image(&mut self) -> StepResult {
+        if let Some(file) = &self.subject.file {
+            return self.load_file(Arc::clone(file)).await;
+        }
         let manifest = self.manifest()?;
         let limit = self.host.config.backup.image_limit;
         if manifest.image.bytes > limit {
@@ -103,7 +109,7 @@ impl Ladder<'_> {
             return Err(Failure::new(&codes::BACKUP_IMAGE_TOO_LARGE, &manifest.id, cause).into());
         }
         let store = self.host.snapshots()?;
-        let image = fetch(store.as_ref(), manifest, self.host.snapshot_identity.clone()).await?;
+        let image = fetch(store.as_ref(), manifest, self.host.snapshot_identity()?).await?;
         let facts = ImageFacts {
             store: store.describe(),
             object_bytes: manifest.object.bytes,
@@ -203,7 +209,7 @@ async fn fetch(store: &dyn Store, manifest: &Manifest, identities: Arc<Identitie
         return Err(altered("its digest is not the one in the manifest".to_owned()));
     }
     match opened {
-        Ok((memory, sha256)) if sha256 == manifest.image.sha256 => map(memory),
+        Ok((memory, sha256)) if sha256 == manifest.image.sha256 => seal(memory),
         Ok(_) => Err(altered("what it opens to has another digest than the manifest says".to_owned())),
         Err(Unopened::Identity) => Err(not_for(&identities, &object.key, &manifest.sealed_to)),
         Err(Unopened::Damaged(cause)) => Err(altered(cause)),
@@ -226,7 +232,7 @@ enum Unopened {
     NoMemory(io::Error),
 }
 
-/// Opens age, then zstd, into sealed memory; gives the digest of the image without its trailer.
+/// Opens age, then zstd, into memory; gives the digest of the image without its trailer.
 fn open_into_memory(sealed: Pieces, identities: &Identities, image_bytes: u64) -> Result<(File, Sha256), Unopened> {
     let damaged = |e: io::Error| Unopened::Damaged(format!("it does not open: {e}"));
     let opened = identities.reader(BufReader::new(sealed)).map_err(|error| match error {
@@ -258,12 +264,14 @@ fn open_into_memory(sealed: Pieces, identities: &Identities, image_bytes: u64) -
     if written != whole {
         return Err(Unopened::Damaged(format!("it opens to {written} bytes where the manifest says {whole}")));
     }
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&memory, seals).map_err(|e| Unopened::NoMemory(e.into()))?;
     Ok((memory, hasher.finish()))
 }
 
-fn map(memory: File) -> Result<Image, Failure> {
+/// Nobody can change it from here on, and it is read where it lies.
+pub(super) fn seal(memory: File) -> Result<Image, Failure> {
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&memory, seals)
+        .map_err(|e| Failure::because(&codes::SANDBOX_FAILED, "memory for the image", &io::Error::from(e)))?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
     let mapped = Arc::new(Mapped::open(&path)?);
     let lock = Mapping::of(&memory).and_then(|mapping| mapping.lock().map(|()| mapping)).ok();

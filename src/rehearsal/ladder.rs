@@ -34,8 +34,8 @@ pub struct RehearsalHost<'a> {
     pub config: &'a Config,
     pub stores: &'a Stores,
     pub allowed: &'a AllowedSigners,
-    pub snapshot_identity: Arc<Identities>,
-    pub escrow_identity: Arc<Identities>,
+    pub snapshot_identity: Option<Arc<Identities>>,
+    pub escrow_identity: Option<Arc<Identities>>,
     /// Absent where this host signs nothing: then a run leaves no record.
     pub signing: Option<Signing<'a>>,
     /// Where etcd, etcdutl and kube-apiserver are looked for.
@@ -60,6 +60,14 @@ impl RehearsalHost<'_> {
         self.stores.escrow.as_ref().ok_or_else(|| missing("[escrow]"))
     }
 
+    pub(super) fn snapshot_identity(&self) -> Result<Arc<Identities>, Failure> {
+        self.snapshot_identity.clone().ok_or_else(|| no_identity("snapshots.identity_file"))
+    }
+
+    pub(super) fn escrow_identity(&self) -> Result<Arc<Identities>, Failure> {
+        self.escrow_identity.clone().ok_or_else(|| no_identity("escrow.identity_file"))
+    }
+
     pub(super) fn fencing(&self) -> Fencing {
         match self.config.rehearsal.fence {
             FencePolicy::Auto => Fencing::IfPossible,
@@ -71,6 +79,10 @@ impl RehearsalHost<'_> {
 
 fn missing(section: &str) -> Failure {
     Failure::new(&codes::CONFIG_SECTION_MISSING, section, "a rehearsal reads this store")
+}
+
+fn no_identity(key: &str) -> Failure {
+    Failure::new(&codes::CONFIG_SECTION_MISSING, key, "it is not set, and a rehearsal opens what is sealed")
 }
 
 /// Climbs: each action leaves here what the ones above it need.

@@ -10,6 +10,7 @@ pub mod apiserver;
 mod boot;
 pub mod encryption;
 mod fetch;
+pub mod file;
 pub mod index;
 mod kubeconfig;
 pub mod ladder;
@@ -23,6 +24,7 @@ pub mod standing;
 pub mod subject;
 pub mod symptom;
 
+pub use file::FileSnapshot;
 pub use ladder::{Ladder, RehearsalHost, Signing};
 pub use rehearse::{Rehearsed, Request, rehearse, resume};
 pub use standing::{Standing, raise};

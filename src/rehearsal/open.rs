@@ -35,7 +35,8 @@ const NAMED: usize = 10;
 
 /// Why escrow does not give a key, the heaviest first: what is gone is gone
 /// with every identity, and what another identity may open is no finding.
-static REASONS: [&Code; 3] = [&codes::ESCROW_KEY_MISSING, &codes::ESCROW_NOT_OPENED, &codes::IDENTITY_NOT_A_RECIPIENT];
+static REASONS: [&Code; 4] =
+    [&codes::ESCROW_KEY_MISSING, &codes::ESCROW_NOT_OPENED, &codes::IDENTITY_NOT_A_RECIPIENT, &codes::RESTORE_KEY_MISSING];
 
 /// Keys that escrow gave, by fingerprint.
 #[derive(Debug, Default)]
@@ -67,7 +68,10 @@ impl Ladder<'_> {
         let mut facts = KeysFacts::default();
         let (mut missing, mut reasons) = (Vec::new(), Vec::new());
         for need in &manifest.keys {
-            let (outcome, reason) = self.open_needed(need, &mut opened, &mut facts.openings).await?;
+            let (outcome, reason) = match &self.subject.file {
+                Some(file) => Self::give(file, need, &mut opened),
+                None => self.open_needed(need, &mut opened, &mut facts.openings).await?,
+            };
             if let Some(cause) = &outcome.cause {
                 missing.push(format!("{} {} ({}): {cause}", need.provider, need.name, name_of(need)));
             }
@@ -98,8 +102,12 @@ impl Ladder<'_> {
         let unreadable = unreadable(&read);
         let first = unreadable.first().map_or_else(String::new, |object| format!(", the first is {}", object.object));
         let objects = count(read.failed, "live object");
-        let lacks = if code == &codes::ESCROW_NOT_OPENED { "escrow does not open" } else { "escrow lacks" };
-        let cause = format!("{lacks} {}; {objects} cannot be read{first}", missing.join("; "));
+        let lacks = match code {
+            _ if code == &codes::ESCROW_NOT_OPENED => "escrow does not open ",
+            _ if code == &codes::RESTORE_KEY_MISSING => "",
+            _ => "escrow lacks ",
+        };
+        let cause = format!("{lacks}{}; {objects} cannot be read{first}", missing.join("; "));
         (facts.decryption, facts.data_clock) = (Some(decryption(&read)), data_clock(&read));
         Err(StepFailure { failure: Failure::new(code, &manifest.id, cause), facts: Box::new(facts) })
     }
@@ -189,8 +197,8 @@ impl Ladder<'_> {
         let config = self.host.config;
         let layout = Layout::new(&config.escrow.prefix, &config.cluster);
         let store = self.host.escrow()?;
-        let opener =
-            Opener { store: store.as_ref(), layout: &layout, identities: &self.host.escrow_identity, allowed: self.host.allowed };
+        let identities = self.host.escrow_identity()?;
+        let opener = Opener { store: store.as_ref(), layout: &layout, identities: &identities, allowed: self.host.allowed };
         let key = match tokio::time::timeout(OPEN_TIMEOUT, opener.open(fingerprint)).await {
             Ok(key) => key?,
             Err(_) => return Err(Failure::new(&codes::STORE_UNREACHABLE, store.describe(), "no answer in time")),
@@ -367,7 +375,7 @@ mod tests {
 
     #[test]
     fn keys_that_escrow_does_not_give_are_called_by_their_common_reason() {
-        let [missing, not_opened, other_identity] = REASONS;
+        let [missing, not_opened, other_identity, _] = REASONS;
         for reason in REASONS {
             assert_eq!(code_of(&[reason, reason]), reason);
         }

@@ -1,5 +1,7 @@
 //! Which snapshot a rehearsal is about, and what the ledger says of it.
 
+use std::sync::Arc;
+
 use crate::base::codes;
 use crate::base::digest::Sha256;
 use crate::base::failure::Failure;
@@ -9,6 +11,7 @@ use crate::record::Record;
 use crate::record::canonical;
 use crate::record::host::HostRecord;
 use crate::record::manifest::RecordRef;
+use crate::rehearsal::file::FileSnapshot;
 
 /// A snapshot as the ledger knows it.
 #[derive(Debug, Clone)]
@@ -21,9 +24,24 @@ pub struct Subject {
     pub host_record: Option<(HostRecord, RecordRef)>,
     /// The last report that this host signed.
     pub previous_report: Option<RecordRef>,
+    /// Where it lies in a file and in no store: then nothing above says more than its bytes.
+    pub file: Option<Arc<FileSnapshot>>,
 }
 
 impl Subject {
+    /// A snapshot that only its file knows.
+    #[must_use]
+    pub fn of_file(file: FileSnapshot) -> Self {
+        Self {
+            id: file.id.clone(),
+            lineage: Lineage::of_cluster(0),
+            manifest_sha256: Sha256::of(b""),
+            host_record: None,
+            previous_report: None,
+            file: Some(Arc::new(file)),
+        }
+    }
+
     /// Looks a snapshot up for the host `reporter`.
     ///
     /// # Errors
@@ -47,7 +65,7 @@ impl Subject {
                 break;
             }
         }
-        Ok(Self { id: id.clone(), lineage: detail.row.lineage, manifest_sha256, host_record, previous_report })
+        Ok(Self { id: id.clone(), lineage: detail.row.lineage, manifest_sha256, host_record, previous_report, file: None })
     }
 }
 

@@ -102,6 +102,7 @@ fn subject(station: &Station, catalog: Option<&Catalog>, found: &Found, tell: Te
         manifest_sha256: found.sha256,
         host_record: None,
         previous_report: None,
+        file: None,
     })
 }
 

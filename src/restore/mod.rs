@@ -7,6 +7,7 @@
 //! cluster of this host, write a key or a KUBECONFIG to a disk, or refuse a
 //! restore because a record of it cannot be kept.
 
+pub mod bench;
 pub mod find;
 pub mod scratch;
 pub mod supervisor;

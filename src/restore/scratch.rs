@@ -5,28 +5,15 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::bench::Bench;
 use super::up::Note;
-use super::{Tell, Told, find};
+use super::{Tell, Told};
 use crate::base::clock::rfc3339;
-use crate::base::codes;
 use crate::base::failure::Failure;
-use crate::catalog::Catalog;
-use crate::ledger::Outbox;
 use crate::record::Rung;
-use crate::record::signature::Signer;
-use crate::rehearsal::{self, RehearsalHost, Rehearsed, Request, Signing, Standing, Subject};
-use crate::runbook::journal::{Event, Journal, MemoryJournal};
-use crate::sandbox::Places;
-use crate::station::Station;
-use crate::station::rehearsal::{SIGNED_HERE, identity, read_runbook, write_reports};
-
-/// What is asked of a restore.
-#[derive(Debug)]
-pub struct Asked<'a> {
-    /// A snapshot id, the start of one, or `latest`.
-    pub snapshot: &'a str,
-    pub until: Rung,
-}
+use crate::rehearsal::{self, Rehearsed, Request, Standing};
+use crate::runbook::journal::Event;
+use crate::station::rehearsal::{read_runbook, write_reports};
 
 /// What came of it.
 #[derive(Debug)]
@@ -46,61 +33,45 @@ pub struct Raised {
 /// When there is no answer to report; nothing is left running. What a step
 /// found is an answer.
 pub async fn raise(
-    station: &Station,
-    asked: &Asked<'_>,
+    bench: &Bench,
+    until: Rung,
     cancel: CancellationToken,
     watch: &(dyn Fn(&Event) + Send + Sync),
     tell: Tell<'_>,
 ) -> Result<Raised, Failure> {
-    let config = &station.config;
-    let allowed = station.allowed_signers()?;
-    let runbook = read_runbook(config.rehearsal.runbooks.as_deref())?;
-    let snapshot_identity = identity(config.snapshots.identity_file.as_deref(), "snapshots.identity_file")?;
-    let escrow_identity = identity(config.escrow.identity_file.as_deref(), "escrow.identity_file")?;
-    let subject = tokio::select! {
-        subject = find::find(station, asked.snapshot, tell) => subject?,
-        () = cancel.cancelled() => return Err(Failure::new(&codes::INTERRUPTED, "holdfast", "interrupted")),
-    };
-    let signing = signing(station, tell);
-    let places = Places::usual(config.rehearsal.tools.as_deref(), |variable| std::env::var_os(variable));
-    let host = RehearsalHost {
-        config,
-        stores: &station.stores,
-        allowed: &allowed,
-        snapshot_identity,
-        escrow_identity,
-        signing: signing.as_ref().map(|(signer, outbox)| Signing { signer, outbox }),
-        places: &places,
-        clock: station.clock.clone(),
-        entropy: station.entropy.clone(),
-    };
-    let request = Request { until: asked.until, trigger: "person", runbook: &runbook, cancel, watch };
-    let (rehearsed, standing) = rehearsal::raise(&host, &subject, journal(station, tell), &request).await?;
-    let page = match write_reports(station.state_dir(), &rehearsed) {
-        Ok(page) => Some(page),
-        Err(failure) => {
-            tell(Told::Warning(failure));
-            None
-        }
-    };
+    bench.require_identities(true)?;
+    let runbook = read_runbook(bench.station.config.rehearsal.runbooks.as_deref())?;
+    let request = Request { until, trigger: "person", runbook: &runbook, cancel, watch };
+    let host = bench.host();
+    let (rehearsed, standing) = rehearsal::raise(&host, &bench.subject, Arc::clone(&bench.journal), &request).await?;
+    let page = keep_report(bench, &rehearsed, tell);
     let up = match standing {
         Some(standing) => {
-            let note = note(station, &subject, asked.until, &rehearsed, &standing);
+            let note = note(bench, until, &rehearsed, &standing);
             note.leave(standing.directory())?;
             Some((standing, note))
         }
         None => None,
     };
-    Ok(Raised { rehearsed, page, recorded: signing.is_some(), up })
+    Ok(Raised { rehearsed, page, recorded: bench.is_recorded(), up })
 }
 
-fn note(station: &Station, subject: &Subject, until: Rung, rehearsed: &Rehearsed, standing: &Standing) -> Note {
+/// The report's page in the state directory; one that cannot be written stops no restore.
+pub(super) fn keep_report(bench: &Bench, rehearsed: &Rehearsed, tell: Tell<'_>) -> Option<PathBuf> {
+    if !bench.keeps_state {
+        return None;
+    }
+    write_reports(bench.station.state_dir(), rehearsed).map_err(|failure| tell(Told::Warning(failure))).ok()
+}
+
+fn note(bench: &Bench, until: Rung, rehearsed: &Rehearsed, standing: &Standing) -> Note {
     let note = Note {
         run: rehearsed.run.to_string(),
-        snapshot: subject.id.to_string(),
-        cluster: station.config.cluster.to_string(),
+        snapshot: bench.subject.id.to_string(),
+        file: bench.subject.file.as_ref().map(|file| file.path.clone()),
+        cluster: bench.station.config.cluster.to_string(),
         rung: until.to_string(),
-        since: rfc3339(station.clock.now()),
+        since: rfc3339(bench.station.clock.now()),
         address: String::new(),
         kubeconfig: None,
         etcdctl: None,
@@ -108,30 +79,4 @@ fn note(station: &Station, subject: &Subject, until: Rung, rehearsed: &Rehearsed
         fence: standing.fence(),
     };
     note.access(&standing.access)
-}
-
-/// How this host signs; none where it does not, which stops no restore.
-fn signing(station: &Station, tell: Tell<'_>) -> Option<(Signer, Outbox)> {
-    if station.config.host.signing_key.is_none() {
-        tell(Told::Note("this host has no signing key: nothing of this restore is put on record".to_owned()));
-        return None;
-    }
-    let both = station.signer_of(&SIGNED_HERE).and_then(|signer| Ok((signer, station.outbox()?)));
-    both.map_err(|failure| {
-        tell(Told::Warning(failure.next("repair it when there is time; nothing of this restore is put on record")))
-    })
-    .ok()
-}
-
-/// Where steps are written down; where the state directory is of no use, only in memory.
-fn journal(station: &Station, tell: Tell<'_>) -> Arc<dyn Journal> {
-    match Catalog::journal(station.state_dir()) {
-        Ok(journal) => Arc::new(journal),
-        Err(failure) => {
-            tell(Told::Warning(
-                failure.next("repair it when there is time; the steps of this restore are not journaled on disk"),
-            ));
-            Arc::new(MemoryJournal::default())
-        }
-    }
 }

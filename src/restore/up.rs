@@ -28,6 +28,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Note {
     pub run: String,
     pub snapshot: String,
+    /// Where it came from a file.
+    pub file: Option<PathBuf>,
     pub cluster: String,
     pub rung: String,
     /// RFC 3339, UTC.
@@ -72,8 +74,8 @@ pub enum State {
     Broken,
     /// A restore that is not there yet.
     Climbing,
-    /// A rehearsal at work; it tears itself down.
-    Rehearsal,
+    /// A rehearsal or another run at work; it tears itself down.
+    Busy,
     /// Its process was killed: what it left waits to be removed.
     Leftover,
 }
@@ -142,7 +144,7 @@ fn look(found: &Inhabited) -> Scratch {
     let is_broken = up.as_ref().is_some_and(|up| !runs("etcd") || (up.kubeconfig.is_some() && !runs("kube-apiserver")));
     let state = match (found.is_alive, run.is_some(), up.is_some()) {
         (false, ..) => State::Leftover,
-        (true, false, _) => State::Rehearsal,
+        (true, false, _) => State::Busy,
         (true, true, false) => State::Climbing,
         (true, true, true) if is_broken => State::Broken,
         (true, true, true) => State::Up,
@@ -177,18 +179,18 @@ fn disk(directory: &Path) -> u64 {
 ///
 /// # Errors
 /// `scratch.unknown` where none does, `scratch.ambiguous` where several do,
-/// `scratch.busy` for a rehearsal, which ends itself.
+/// `scratch.busy` for a run at work, which ends itself.
 pub fn choose(all: &[Scratch], name: Option<&str>) -> Result<Scratch, Failure> {
     let is_ours = |scratch: &&Scratch| match name {
         Some(name) => !name.is_empty() && scratch.name.starts_with(name),
-        None => scratch.state != State::Rehearsal,
+        None => scratch.state != State::Busy,
     };
     let meant: Vec<_> = all.iter().filter(is_ours).collect();
     let object = name.unwrap_or("scratch environments");
     match meant.as_slice() {
         [] => Err(Failure::new(&codes::SCRATCH_UNKNOWN, object, "nothing of this name is up, and no leftover has it")),
-        [one] if one.state == State::Rehearsal => {
-            let cause = "a rehearsal is at work in it, and tears it down itself";
+        [one] if one.state == State::Busy => {
+            let cause = "a rehearsal or another run is at work in it, and tears it down itself";
             Err(Failure::new(&codes::SCRATCH_BUSY, &one.name, cause))
         }
         [one] => Ok((*one).clone()),
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_name_means_one_restored_cluster_or_none() {
-        let all = [scratch("2026a", State::Up), scratch("2026b", State::Leftover), scratch("2027", State::Rehearsal)];
+        let all = [scratch("2026a", State::Up), scratch("2026b", State::Leftover), scratch("2027", State::Busy)];
         let chosen = |name| choose(&all, name).map(|one| one.name).map_err(|failure| failure.code().name);
         assert_eq!(chosen(Some("2026a")), Ok("2026a".to_owned()));
         assert_eq!(chosen(Some("2026")), Err("scratch.ambiguous"));
@@ -275,7 +277,7 @@ mod tests {
             assert_eq!(chosen(Some(unknown)), Err("scratch.unknown"), "{unknown:?}");
         }
         assert_eq!(choose(&all[1..], None).unwrap().name, "2026b");
-        assert_eq!(choose(&all[2..], None).unwrap_err().code().name, "scratch.unknown", "a rehearsal is not meant by silence");
+        assert_eq!(choose(&all[2..], None).unwrap_err().code().name, "scratch.unknown", "a run at work is not meant by silence");
     }
 
     #[test]

@@ -48,12 +48,17 @@ impl Station {
     /// # Errors
     /// `config.*`, with all mistakes at once.
     pub fn open(path: &Path) -> Result<Self, Failure> {
-        let config = config::load(path)?;
+        Ok(Self::of(config::load(path)?))
+    }
+
+    /// The station of a configuration that was read already.
+    #[must_use]
+    pub fn of(config: Config) -> Self {
         let snapshots = store::open(&config.snapshots.store);
         let escrow = store::open(&config.escrow.store);
         let ledger = store::open(&config.ledger.store);
         let stores = Stores { snapshots: Some(snapshots.clone()), escrow: Some(escrow.clone()), ledger: Some(ledger.clone()) };
-        Ok(Self { config, clock: SystemClock::new(), entropy: Arc::new(OsEntropy), snapshots, escrow, ledger, stores })
+        Self { config, clock: SystemClock::new(), entropy: Arc::new(OsEntropy), snapshots, escrow, ledger, stores }
     }
 
     #[must_use]

@@ -52,6 +52,8 @@ pub struct Source {
     pub secrets: usize,
     /// Their data as the API has it, by `namespace/name`.
     pub values: BTreeMap<String, Value>,
+    /// The configuration with both keys, which no file has any more.
+    pub encryption: EncryptionConfig,
 }
 
 /// The source, made by the first test that asks.
@@ -78,7 +80,8 @@ async fn make() -> Source {
     put_orphan(&rig).await;
     let site = Site::build(&folder, &rig, Path::new("/nowhere"), &OsEntropy).unwrap();
     let first = snapshot(&site).await;
-    rig.serve(&encryption(vec![key2.clone(), key1.clone()])).await.unwrap();
+    let both = encryption(vec![key2.clone(), key1.clone()]);
+    rig.serve(&both).await.unwrap();
     workload::rewrite_half(&rig.client().unwrap()).await.unwrap();
     let second = snapshot(&site).await;
     rig.stop().await.unwrap();
@@ -87,7 +90,7 @@ async fn make() -> Source {
     fs::remove_dir_all(folder.join("production")).unwrap();
     fs::remove_dir_all(site.host(site::CONTROL_PLANE)).unwrap();
     let (key1, key2) = (key1.fingerprint().clone(), key2.fingerprint().clone());
-    Source { folder, first, second, key1, key2, secrets: written.len(), values: values(&written) }
+    Source { folder, first, second, key1, key2, secrets: written.len(), values: values(&written), encryption: both }
 }
 
 fn values(written: &workload::Written) -> BTreeMap<String, Value> {
@@ -312,7 +315,7 @@ impl Scene {
         let (stores, signer) = (stores(config), signer(config));
         let allowed = AllowedSigners::load(&config.host.allowed_signers).unwrap();
         let outbox = Outbox::open(&config.host.state_dir).unwrap();
-        let identity = |path: &Option<PathBuf>| Arc::new(Identities::load(path.as_ref().unwrap()).unwrap());
+        let identity = |path: &Option<PathBuf>| Some(Arc::new(Identities::load(path.as_ref().unwrap()).unwrap()));
         let host = RehearsalHost {
             config,
             stores: &stores,
@@ -326,6 +329,30 @@ impl Scene {
         };
         let request = Request { until, trigger: "person", runbook: &self.runbook, cancel: CancellationToken::new(), watch };
         work(&host, &request).await
+    }
+
+    /// The identity of a store, in a file.
+    pub fn identity(&self, store: &str) -> PathBuf {
+        let config = if store == "escrow" { &self.config.escrow } else { &self.config.snapshots };
+        config.identity_file.clone().unwrap()
+    }
+
+    /// The sealed object of a snapshot.
+    pub fn sealed(&self, id: &SnapshotId) -> PathBuf {
+        let ending = format!("{id}/etcd.db.zst.age");
+        let mut found = files(&self.store(&self.config.snapshots.store));
+        found.retain(|path| path.to_str().unwrap().ends_with(&ending));
+        found.remove(0)
+    }
+
+    /// A snapshot as `etcdctl snapshot save` would have written it.
+    pub fn opened(&self, id: &SnapshotId) -> Vec<u8> {
+        let sealed = std::io::BufReader::new(fs::File::open(self.sealed(id)).unwrap());
+        let identities = Identities::load(&self.identity("snapshots")).unwrap();
+        let mut image = Vec::new();
+        let mut reader = zstd::Decoder::new(identities.reader(sealed).unwrap()).unwrap();
+        std::io::Read::read_to_end(&mut reader, &mut image).unwrap();
+        image
     }
 
     pub async fn catalog(&self) -> Catalog {

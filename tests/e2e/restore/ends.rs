@@ -104,7 +104,7 @@ fn what_is_not_a_restored_cluster_of_ours_is_not_ended() {
     let rehearsal = scratch.join(format!("holdfast-run-20261201T130509Z-0badcafe-{own}"));
     std::fs::create_dir(&rehearsal).unwrap();
     let listed = host.list();
-    assert_eq!((listed.len(), &listed[0]["state"]), (1, &"rehearsal".into()));
+    assert_eq!((listed.len(), &listed[0]["state"]), (1, &"busy".into()));
     host.refuses(&["scratch", "down", "20261201T130509Z-0badcafe"], 2, "scratch.busy");
     for unknown in ["somebody-elses", "../scratch", "holdfast-run-20261201T130509Z-0badcafe", "2027"] {
         host.refuses(&["scratch", "down", unknown], 2, "scratch.unknown");

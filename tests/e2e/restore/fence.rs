@@ -127,7 +127,7 @@ fn where_a_fence_is_required_and_cannot_be_raised_nothing_is_restored() {
     if rustix::process::geteuid().is_root() {
         let program = command.get_program().to_owned();
         let given: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
-        let mut bounded = host.program("setpriv");
+        let mut bounded = super::program("setpriv");
         bounded.args(["--bounding-set", "-sys_admin"]).arg(program).args(given);
         command = bounded;
     }

@@ -15,6 +15,7 @@ use crate::scene::{Scene, host_config, source};
 mod ends;
 mod fence;
 mod find;
+mod from_file;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -40,14 +41,6 @@ impl Host {
         for name in ["HOLDFAST_LOG", "RUST_BACKTRACE", "KUBECONFIG"] {
             command.env_remove(name);
         }
-        command
-    }
-
-    /// A program around the one under test.
-    #[allow(clippy::disallowed_methods)]
-    pub fn program(&self, name: &str) -> Command {
-        let mut command = Command::new(name);
-        command.stdin(Stdio::null());
         command
     }
 
@@ -101,6 +94,87 @@ impl Host {
 }
 
 impl Drop for Host {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing running either.
+        let _ = self.command(&["scratch", "down", "--all"]).output();
+    }
+}
+
+/// A machine with a few files and nothing of holdfast: no configuration, store,
+/// ledger, state or signing key.
+pub struct Bare {
+    pub folder: tempfile::TempDir,
+}
+
+impl Bare {
+    pub fn new() -> Self {
+        assert!(!Path::new(holdfast::config::DEFAULT_PATH).exists(), "this machine has a configuration of holdfast");
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn scratch(&self) -> PathBuf {
+        self.folder.path().join("scratch")
+    }
+
+    /// Writes a file of mode 0600 and gives its path.
+    pub fn file(&self, name: &str, content: &[u8]) -> String {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.folder.path().join(name);
+        let _ = fs::remove_file(&path);
+        let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+        file.write_all(content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    #[allow(clippy::disallowed_methods)] // the program under test
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(arguments).arg("--scratch-dir").arg(self.scratch()).stdin(Stdio::null());
+        for name in ["HOLDFAST_LOG", "RUST_BACKTRACE", "KUBECONFIG"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str], exit: i32) -> (Value, String) {
+        let output = self.command(&[arguments, &["--json"]].concat()).output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {}{told}", text(&output.stdout));
+        (serde_json::from_slice(&output.stdout).unwrap_or(Value::Null), told)
+    }
+
+    /// The run fails in `step`; nothing is up, nothing is left.
+    #[track_caller]
+    pub fn fails(&self, arguments: &[&str], exit: i32, step: &str, code: &str) -> Value {
+        let (document, _) = self.json(arguments, exit);
+        let failure = &document["report"]["failures"][0];
+        assert_eq!((&failure["step"], &failure["code"]), (&step.into(), &code.into()), "{document:#}");
+        assert!(document["up"].is_null());
+        self.nothing_is_left();
+        failure.clone()
+    }
+
+    /// It does not even begin.
+    #[track_caller]
+    pub fn refuses(&self, arguments: &[&str], exit: i32, code: &str) -> Value {
+        let (document, told) = self.json(arguments, exit);
+        assert_eq!(document, Value::Null, "{arguments:?}");
+        let line = told.lines().find(|line| line.contains("\"error\"")).unwrap_or_default();
+        let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {told}"));
+        assert_eq!(value["error"]["code"], code, "{value}");
+        self.nothing_is_left();
+        value["error"].clone()
+    }
+
+    #[track_caller]
+    pub fn nothing_is_left(&self) {
+        assert_eq!(crate::scene::files(&self.scratch()), Vec::<PathBuf>::new());
+    }
+}
+
+impl Drop for Bare {
     fn drop(&mut self) {
         // A test that failed leaves nothing running either.
         let _ = self.command(&["scratch", "down", "--all"]).output();
@@ -163,6 +237,14 @@ pub fn until(what: &str, is_so: impl Fn() -> bool) {
         assert!(clock.uptime() < end, "{what}");
         std::thread::yield_now();
     }
+}
+
+/// A program around the one under test.
+#[allow(clippy::disallowed_methods)]
+pub fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.stdin(Stdio::null());
+    command
 }
 
 pub fn text(bytes: &[u8]) -> String {
