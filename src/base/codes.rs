@@ -91,6 +91,13 @@ codes! {
     RUN_AMBIGUOUS = "run.ambiguous", Usage, false, "more than one run has an id that starts so", "give more of the id";
     RUN_JOURNAL = "run.journal", CouldNotRun, false, "the journal refuses an illegal transition", "run holdfast catalog rebuild and start a new run";
     RUN_STEP_TIMEOUT = "run.step-timeout", CouldNotRun, true, "a step of the run did not end in its time", "look at what the step waits for, or raise its timeout in the runbook";
+    RUN_REFUSED = "run.refused", Bad, false, "a person refused to approve a step", "read the note in the report; start another run when what it names is settled";
+    RUN_BY_HAND = "run.by-hand", Bad, false, "a person could not do a step, or found its criterion not met", "read the note in the report, and do the step as the runbook says";
+    RUN_STEP_UNKNOWN = "run.step-unknown", Usage, false, "the runbook has no such step", "holdfast runbook show ID lists the steps of a runbook";
+    RUN_STEP_NOT_OPEN = "run.step-not-open", CouldNotRun, false, "the step waits for nobody", "holdfast runbook list shows what waits, and for whom";
+    RUN_ANSWERED = "run.answered", CouldNotRun, false, "the step has its answer already", "holdfast runbook list shows what waits; what else there is to say can be noted with holdfast runbook note";
+    RUN_FINISHED = "run.finished", CouldNotRun, false, "the run has finished: nothing is added to its journal any more", "read its report with holdfast report RUN";
+    RUN_ASKS_PEOPLE = "run.asks-people", Usage, false, "the run asks people, and this command asks nobody", "go on with it by holdfast runbook resume RUN";
     REPORT_TEMPLATE = "report.template", CouldNotRun, false, "the report cannot be rendered as HTML", "render it as Markdown or JSON, and report the mistake";
     TOOL_MISSING = "tool.missing", CouldNotRun, false, "a program that this step needs is not there", "run make tools, or set rehearsal.tools or HOLDFAST_TOOLS";
     TOOL_VERSION = "tool.version", CouldNotRun, false, "a program has a version that does not fit the snapshot", "provide the version named";
@@ -118,6 +125,14 @@ codes! {
     DAEMON_RESTART_NEEDED = "daemon.restart-needed", Usage, false, "a running daemon cannot take this change over", "restart the daemon, or take the change back";
     DAEMON_JOB_DEADLINE = "daemon.job-deadline", CouldNotRun, true, "a scheduled job did not end in its time and was stopped", "look at what it waits for, or raise the deadline in [daemon]";
     DAEMON_JOB_PANICKED = "daemon.job-panicked", CouldNotRun, false, "a scheduled job hit a defect of holdfast", "report the message as a defect; the job is tried again";
+}
+
+impl Code {
+    /// Is this a person's word, which ends a run and judges no data?
+    #[must_use]
+    pub fn is_of_people(&self) -> bool {
+        [&RUN_REFUSED, &RUN_BY_HAND].contains(&self)
+    }
 }
 
 #[cfg(test)]

@@ -47,13 +47,16 @@ pub enum Outcome {
     CouldNotRun,
     /// Nothing: somebody stopped it.
     Interrupted,
+    /// Nothing: a person ended it, or its runbook has no proof in it.
+    NotJudged,
 }
 
 impl Outcome {
-    fn of(passed: bool, failure: Option<&str>) -> Self {
+    fn of(passed: bool, reached: bool, failure: Option<&str>) -> Self {
         let code = codes::ALL.iter().find(|code| Some(code.name) == failure);
         match code.map(|code| code.exit) {
-            _ if passed => Self::Passed,
+            _ if passed && reached => Self::Passed,
+            _ if passed || code.is_some_and(|code| code.is_of_people()) => Self::NotJudged,
             Some(Exit::CouldNotRun | Exit::Usage) => Self::CouldNotRun,
             Some(Exit::Interrupted) => Self::Interrupted,
             // A code of another version may speak of the data: nobody is told that it is good.
@@ -103,14 +106,14 @@ impl Catalog {
     /// have whole seconds: within one, a signer's own numbers tell the order.
     pub(super) fn attempts(&self, manifest: &str) -> Result<Vec<Attempt>, Failure> {
         let rows = self.rows(
-            "SELECT run, finished, passed, failure FROM attestation JOIN record USING (path)
+            "SELECT run, finished, passed, failure, reached IS NOT NULL FROM attestation JOIN record USING (path)
              WHERE manifest = ?1 ORDER BY finished DESC, seq DESC, run DESC",
             [manifest],
-            |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?, row.get::<_, Option<String>>(3)?)),
+            |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?, row.get::<_, Option<String>>(3)?, row.get(4)?)),
         )?;
         rows.into_iter()
-            .map(|(run, at, passed, failure)| {
-                let outcome = Outcome::of(passed, failure.as_deref());
+            .map(|(run, at, passed, failure, reached)| {
+                let outcome = Outcome::of(passed, reached, failure.as_deref());
                 Ok(Attempt { run: self.typed(&run)?, at, passed, failure, outcome })
             })
             .collect()

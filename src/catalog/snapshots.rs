@@ -208,8 +208,11 @@ fn obstacles(quality: Quality, keys: &[KeyNeeded], failures: &[String]) -> Vec<S
             (None, _) => format!("no known key opens what {} key {} encrypted", key.provider, key.name),
         });
     }
-    // A rehearsal that could not run says nothing about the snapshot, neither for it nor against.
-    let speaks = |failure: &&String| codes::ALL.iter().all(|code| code.name != failure.as_str() || code.exit == Exit::Bad);
+    // A rehearsal that could not run says nothing about the snapshot, neither for
+    // it nor against; nor does a person who ended one.
+    let speaks = |failure: &&String| {
+        codes::ALL.iter().all(|code| code.name != failure.as_str() || (code.exit == Exit::Bad && !code.is_of_people()))
+    };
     if let Some(failure) = failures.iter().find(speaks) {
         obstacles.push(format!("a rehearsal found it bad: {failure}"));
     }

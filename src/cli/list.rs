@@ -131,6 +131,7 @@ fn proven(row: &SnapshotRow, now: Timestamp) -> String {
             Outcome::Failed => "FAILED",
             Outcome::CouldNotRun => "could not run",
             Outcome::Interrupted => "interrupted",
+            Outcome::NotJudged => "not judged",
         };
         // The column is too narrow for the longer words and an age on one line.
         let gap = if attempt.outcome.is_judgement() { ' ' } else { '\n' };

@@ -17,7 +17,7 @@ use crate::base::units::human_duration;
 use crate::record::Rung;
 use crate::rehearsal::Rehearsed;
 use crate::report::json;
-use crate::runbook::journal::{Entry, Event};
+use crate::runbook::journal::{Entry, Event, Word};
 use crate::station::Station;
 use crate::station::lock::Patience;
 use crate::station::rehearsal::{Asked, Told};
@@ -109,16 +109,29 @@ fn show_event(event: &Event, json: bool) {
     let _ = if json { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
 }
 
-/// What is said of a step that ended, if the event is such an end.
+/// What is said of a step that ended, or of what a person did, if the event is such.
 #[must_use]
 pub fn line_of(event: &Event) -> Option<String> {
     let (word, step, text) = match &event.entry {
-        Entry::Succeeded { step, summary, .. } => ("ok", step, summary.as_str()),
-        Entry::Failed { step, failure, .. } => ("FAILED", step, failure.code.as_str()),
-        Entry::Unknown { step, .. } => ("unknown", step, "it was cut off"),
-        Entry::Started { .. } | Entry::Interrupted {} | Entry::Finished { .. } => return None,
+        Entry::Succeeded { step, summary, .. } => ("ok", step.as_str(), summary.clone()),
+        Entry::Failed { step, failure, .. } => ("FAILED", step.as_str(), failure.code.clone()),
+        Entry::Unknown { step, .. } => ("unknown", step.as_str(), "it was cut off".to_owned()),
+        Entry::Unasked { step, .. } => ("skipped", step.as_str(), "it is a person's, and nobody is asked".to_owned()),
+        Entry::Begun { step, by, .. } => ("begun", step.as_str(), format!("by {by}")),
+        Entry::Answered { step, by, answer, .. } => {
+            let word = match answer {
+                Word::Done => "done",
+                Word::Refused => "REFUSED",
+                Word::Failed => "FAILED",
+            };
+            (word, step.as_str(), format!("by {by}"))
+        }
+        Entry::Noted { text, by, .. } => ("noted", "", format!("by {by}: {text}")),
+        Entry::Started { .. } | Entry::Asked { .. } | Entry::Resumed {} | Entry::Interrupted {} | Entry::Finished { .. } => {
+            return None;
+        }
     };
-    Some(behind(&format!("  {word:<7} {step:<24} "), STEP_TEXT, text).trim_end().to_owned())
+    Some(behind(&format!("  {word:<7} {step:<24} "), STEP_TEXT, &text).trim_end().to_owned())
 }
 
 fn warn(rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {

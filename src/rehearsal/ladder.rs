@@ -173,6 +173,7 @@ impl Actions for Ladder<'_> {
         let action = match &step.work {
             Work::Action(action) => action.as_str(),
             Work::Command(_) => return Err(unknown(step, "commands are not run by a rehearsal").into()),
+            Work::Person(_) => return Err(unknown(step, "only a person can do it").into()),
         };
         match action {
             "fetch-manifest" => self.fetch_manifest().await,
@@ -190,6 +191,10 @@ impl Actions for Ladder<'_> {
             "tear-down" => self.tear_down().await,
             other => Err(unknown(step, format!("no action is called {other}")).into()),
         }
+    }
+
+    async fn give_up(&mut self) -> Result<(), Failure> {
+        self.tear_down().await.map(drop).map_err(|failed| failed.failure)
     }
 }
 

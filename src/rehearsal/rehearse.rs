@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::clock::rfc3339;
@@ -19,6 +20,7 @@ use crate::rehearsal::ladder::{Ladder, RehearsalHost, Signing};
 use crate::rehearsal::subject::Subject;
 use crate::report::json;
 use crate::report::model::Report;
+use crate::runbook::desk::People;
 use crate::runbook::engine::Outcome;
 use crate::runbook::facts::Facts;
 use crate::runbook::journal::{Entry, Event, Journal, ProcessMark, RunHead, RunResult};
@@ -33,6 +35,10 @@ pub struct Request<'a> {
     pub trigger: &'a str,
     pub runbook: &'a Runbook,
     pub cancel: CancellationToken,
+    /// Who does the steps that people do.
+    pub people: &'a People<'a>,
+    /// When the incident began, where somebody declared it.
+    pub incident: Option<Timestamp>,
     /// Told of every event once it is in the journal.
     pub watch: &'a (dyn Fn(&Event) + Send + Sync),
 }
@@ -100,6 +106,8 @@ pub(super) async fn begin(
         started,
         uptime_ms: u64::try_from(host.clock.uptime().as_millis()).unwrap_or(u64::MAX),
         process: ProcessMark::new(host.entropy.as_ref()),
+        attended: matches!(request.people, People::Attended(_)),
+        incident: request.incident,
     };
     let (begun, copy) = (Arc::clone(journal), head.clone());
     on_a_blocking_thread(move || begun.begin(&copy)).await?;
@@ -160,6 +168,7 @@ async fn drive(
         clock: Arc::clone(&host.clock),
         process,
         cancel: request.cancel.clone(),
+        people: request.people,
         watch: request.watch,
     };
     let outcome = driver.drive(&mut ladder).await?;
@@ -233,7 +242,7 @@ impl Written<'_> {
     }
 
     fn attestation(&self, facts: &Facts, path: String, signer: crate::record::Link, report: RecordRef) -> Attestation {
-        let reached = self.outcome.reached;
+        let reached = self.report.verdict.reached;
         let until = self.report.phases.iter().filter(|phase| Some(phase.rung) == reached).find_map(|phase| phase.until_ms);
         let interrupted = self.outcome.result == RunResult::Interrupted;
         let failure = self.outcome.failure.as_ref().map(|(_, failure)| failure.code.clone());

@@ -64,6 +64,7 @@ pub async fn raise(
         clock: Arc::clone(&host.clock),
         process: head.process.clone(),
         cancel: request.cancel.clone(),
+        people: request.people,
         watch: request.watch,
     };
     let (outcome, standing) = match driver.drive_to(&mut ladder, &|step| step.always).await? {

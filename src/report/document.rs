@@ -36,6 +36,10 @@ pub enum Tone {
     Bad,
     Doubt,
     Muted,
+    /// In a timeline: a person is waited for.
+    Waiting,
+    /// In a timeline: hands are busy.
+    Hands,
 }
 
 /// A number that matters.
@@ -47,7 +51,8 @@ pub struct Card {
     pub tone: Tone,
 }
 
-/// A row of the timeline: a phase, or a step with all its attempts.
+/// A row of the timeline: a phase, a step with all its attempts, or a person's
+/// step with its waiting and hands-on time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bar {
     pub label: Text,
@@ -55,12 +60,14 @@ pub struct Bar {
     pub spans: Vec<Span>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Span {
     pub start_ms: u64,
     /// Null when nobody knows when it ended.
     pub duration_ms: Option<u64>,
     pub tone: Tone,
+    /// What stands beside it; empty where the next span follows at once.
+    pub value: Text,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -139,6 +146,15 @@ impl Cell {
     pub fn note(mut self, note: impl Into<Text>) -> Self {
         self.note = note.into();
         self
+    }
+}
+
+impl Span {
+    /// A span with its duration beside it.
+    #[must_use]
+    pub fn new(start_ms: u64, duration_ms: Option<u64>, tone: Tone) -> Self {
+        let value = duration_ms.map_or_else(|| "unknown".to_owned(), super::timing::human);
+        Self { start_ms, duration_ms, tone, value: value.into() }
     }
 }
 

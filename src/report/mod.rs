@@ -12,8 +12,10 @@
 pub mod document;
 pub mod html;
 pub mod json;
+pub mod manual;
 pub mod markdown;
 pub mod model;
+mod people;
 mod sections;
 mod svg;
 mod timing;

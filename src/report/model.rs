@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::manual::{self, ManualResult, ManualStep, Minutes, Unforeseen};
 use super::timing::{self, Timing};
 use super::verdict;
 use crate::base::clock::rfc3339;
@@ -25,11 +26,20 @@ pub struct Report {
     pub identity: Identity,
     pub verdict: Verdict,
     pub rto: Measure,
+    /// What the measured RTO is made of.
+    #[serde(default)]
+    pub rto_parts: RtoParts,
     pub rpo: Measure,
     /// One per rung that was asked for.
     pub phases: Vec<Phase>,
     /// All steps of the runbook, also those that did not run.
     pub steps: Vec<StepReport>,
+    /// The steps that people do, asked for or not.
+    #[serde(default)]
+    pub manual: Vec<ManualStep>,
+    /// What hands did that the runbook does not foresee: findings against it.
+    #[serde(default)]
+    pub unforeseen: Vec<Unforeseen>,
     /// Every attempt of a step that failed, in order.
     pub failures: Vec<Failed>,
     /// Per resource, what the snapshot holds and what the API server returned.
@@ -56,6 +66,12 @@ pub struct Identity {
     pub snapshot: SnapshotId,
     pub environment: String,
     pub trigger: String,
+    /// Were people asked?
+    #[serde(default)]
+    pub attended: bool,
+    /// The declared beginning of the incident; RFC 3339, UTC.
+    #[serde(default)]
+    pub incident: Option<String>,
     pub host: Principal,
     pub tool: String,
     /// RFC 3339, UTC, by the host's clock.
@@ -99,6 +115,19 @@ pub struct Measure {
     pub how: String,
 }
 
+/// Machine and people, apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RtoParts {
+    /// Null where the RTO was not measured.
+    pub machine_ms: Option<u64>,
+    /// Measured in this run.
+    pub people: Minutes,
+    /// Measured by an earlier run, for steps that this one did not exercise.
+    pub carried: Minutes,
+    /// Steps that this run did not exercise and no earlier one measured.
+    pub unknown: Vec<String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     pub rung: Rung,
@@ -107,6 +136,12 @@ pub struct Phase {
     pub duration_ms: Option<u64>,
     /// From the run's start to the end of the last step.
     pub until_ms: Option<u64>,
+    /// What people took of the duration.
+    #[serde(default)]
+    pub people: Minutes,
+    /// What they took in an earlier run, where this one asked nobody; no part of the duration.
+    #[serde(default)]
+    pub carried: Minutes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +151,7 @@ pub struct StepReport {
     pub rung: Option<Rung>,
     /// The criterion, as the runbook states it.
     pub pass: String,
+    /// Empty where a person judges.
     pub check: String,
     pub result: StepResult,
     /// What the last attempt said.
@@ -133,6 +169,10 @@ pub enum StepResult {
     NotRun,
     /// Its rung was not asked for.
     NotAsked,
+    /// A person's, and it waits for an answer.
+    Waiting,
+    /// A person's, and nobody was asked.
+    NotExercised,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,7 +220,8 @@ impl Report {
         let timing = timing::of(head, events);
         let (outcome, finished) = outcome(head, runbook, events);
         let steps: Vec<_> = runbook.steps.iter().map(|step| step_report(step, head.until, events, &timing)).collect();
-        let phases = timing::phases(head.until, &steps);
+        let manual = manual::steps(runbook, head.until, events);
+        let phases = timing::phases(head.until, &steps, &manual);
         let last = events.last().map_or(head.started, |event| event.at);
         let identity = Identity {
             run: head.run.clone(),
@@ -193,26 +234,31 @@ impl Report {
             snapshot: head.snapshot.clone(),
             environment: runbook.environment.clone(),
             trigger: head.trigger.clone(),
+            attended: head.attended,
+            incident: head.incident.map(rfc3339),
             host: head.host.clone(),
             tool: head.tool.clone(),
             started: rfc3339(head.started),
             finished: rfc3339(last),
         };
-        let rto = timing::rto(runbook, head.until, &phases, &timing);
-        let rpo = timing::rpo(runbook, head.started, facts.data_clock.as_ref());
+        let (rto, rto_parts) = timing::rto(runbook, head.until, &phases, &manual, &timing);
+        let rpo = timing::rpo(runbook, head, facts.data_clock.as_ref());
         let verdict = verdict::of(&identity, head.until, &outcome, finished, &phases, &facts, runbook);
         Self {
             schema: SCHEMA,
             verdict,
             rto,
+            rto_parts,
             rpo,
             phases,
+            unforeseen: manual::unforeseen(events),
             failures: failures(events),
             resources: resources(&facts),
-            not_covered: not_covered(head, &steps, &facts),
+            not_covered: not_covered(head, &steps, &manual, &facts),
             resumed: timing.resumed,
             identity,
             steps,
+            manual,
             facts,
         }
     }
@@ -243,38 +289,29 @@ fn step_report(step: &Step, until: Rung, events: &[Event], timing: &Timing) -> S
         title: step.title.clone(),
         rung: step.rung,
         pass: step.acceptance.pass.clone(),
-        check: step.acceptance.check.clone(),
+        check: step.acceptance.check.clone().unwrap_or_default(),
         result: if step.is_in(until) { StepResult::NotRun } else { StepResult::NotAsked },
         summary: String::new(),
         attempts: Vec::new(),
     };
     let mut begun: Option<&Event> = None;
     for (event, offset) in events.iter().zip(&timing.offsets) {
+        if matches!(&event.entry, Entry::Unasked { step: id, .. } if *id == step.id) {
+            (report.result, report.summary) = (StepResult::NotExercised, "nobody was asked".to_owned());
+        }
         let Some((_, attempt)) = event.step().filter(|(id, _)| *id == step.id) else { continue };
-        let (result, summary) = match &event.entry {
-            Entry::Succeeded { summary, .. } => (StepResult::Passed, summary.clone()),
-            Entry::Failed { failure, .. } => (StepResult::Failed, format!("{}: {}", failure.object, failure.cause)),
-            Entry::Unknown { cause, .. } => (StepResult::Unknown, cause.clone()),
-            _ => {
-                begun = Some(event);
-                let started = rfc3339(event.at);
-                let unknown = Attempt {
-                    attempt,
-                    result: StepResult::Unknown,
-                    started,
-                    finished: None,
-                    start_ms: *offset,
-                    duration_ms: None,
-                };
-                report.attempts.push(unknown);
-                (StepResult::Unknown, "it has not ended".to_owned())
-            }
-        };
+        let Some((result, summary)) = said(&event.entry) else { continue };
+        if matches!(event.entry, Entry::Started { .. } | Entry::Asked { .. }) {
+            begun = Some(event);
+            let started = rfc3339(event.at);
+            report.attempts.push(Attempt { attempt, result, started, finished: None, start_ms: *offset, duration_ms: None });
+        }
         (report.result, report.summary) = (result, summary);
         if let Some(last) = report.attempts.last_mut() {
             last.result = result;
-            // Another process only learnt that it ended, not when.
-            if begun.is_some_and(|begun| begun.number != event.number && begun.process == event.process) {
+            // Of what holdfast does, another process only learnt that it ended, not when.
+            let tells = |begun: &Event| begun.process == event.process || step.hands().is_some();
+            if begun.is_some_and(|begun| begun.number != event.number && tells(begun)) {
                 last.finished = Some(rfc3339(event.at));
                 last.duration_ms = Some(offset - last.start_ms);
             }
@@ -283,12 +320,30 @@ fn step_report(step: &Step, until: Rung, events: &[Event], timing: &Timing) -> S
     report
 }
 
+/// How a step stands after an entry about it, in a word and a phrase; none
+/// where that changes nothing.
+fn said(entry: &Entry) -> Option<(StepResult, String)> {
+    Some(match entry {
+        Entry::Succeeded { summary, .. } => (StepResult::Passed, summary.clone()),
+        Entry::Failed { failure, .. } => (StepResult::Failed, format!("{}: {}", failure.object, failure.cause)),
+        Entry::Unknown { cause, .. } => (StepResult::Unknown, cause.clone()),
+        Entry::Started { .. } => (StepResult::Unknown, "it has not ended".to_owned()),
+        Entry::Asked { .. } => (StepResult::Waiting, "nobody has answered yet".to_owned()),
+        Entry::Answered { by, note, .. } => match entry.failure() {
+            Some(failure) => (StepResult::Failed, failure.cause),
+            None => {
+                let note = note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+                (StepResult::Passed, format!("by {by}{note}"))
+            }
+        },
+        _ => return None,
+    })
+}
+
 fn failures(events: &[Event]) -> Vec<Failed> {
-    let failed = events.iter().filter_map(|event| match &event.entry {
-        Entry::Failed { step, attempt, failure, .. } => {
-            Some(Failed { step: step.clone(), attempt: *attempt, failure: failure.clone() })
-        }
-        _ => None,
+    let failed = events.iter().filter_map(|event| {
+        let ((step, attempt), failure) = (event.step()?, event.entry.failure()?);
+        Some(Failed { step: step.to_owned(), attempt, failure })
     });
     failed.collect()
 }
@@ -316,7 +371,7 @@ fn resources(facts: &Facts) -> Vec<ResourceLine> {
 }
 
 /// What nobody should believe was shown.
-fn not_covered(head: &RunHead, steps: &[StepReport], facts: &Facts) -> Vec<LeftOut> {
+fn not_covered(head: &RunHead, steps: &[StepReport], manual: &[ManualStep], facts: &Facts) -> Vec<LeftOut> {
     let left_out = |what: String, why: &str| LeftOut { what, objects: None, why: why.to_owned() };
     let mut all = Vec::new();
     let not_run: Vec<_> = steps.iter().filter(|step| step.result == StepResult::NotRun).map(|step| step.title.as_str()).collect();
@@ -328,10 +383,18 @@ fn not_covered(head: &RunHead, steps: &[StepReport], facts: &Facts) -> Vec<LeftO
     }
     all.extend(facts.left_out.iter().cloned());
     all.push(left_out("rung cluster".into(), "no controllers, kubelet or workloads were started"));
-    all.push(left_out(
-        "steps that people do".into(),
-        "the runbook has none: detecting, deciding and approving are not in the RTO",
-    ));
+    let unexercised: Vec<_> =
+        manual.iter().filter(|line| line.result == ManualResult::NotExercised).map(|line| line.title.as_str()).collect();
+    match unexercised.as_slice() {
+        _ if manual.is_empty() => all.push(left_out(
+            "steps that people do".into(),
+            "the runbook has none: detecting, deciding and approving are not in the RTO",
+        )),
+        [] => all.push(left_out("the time before the run began".into(), "detecting an incident is not in the RTO")),
+        titles => {
+            all.push(left_out(format!("steps that people do: {}", titles.join("; ")), "the run was unattended: nobody was asked"))
+        }
+    }
     all.push(left_out("contents of persistent volumes, and container images".into(), "they are not in etcd"));
     all
 }

@@ -2,6 +2,7 @@
 
 use super::document::{Bar, Card, Cell, Document, Section, Span, Text, Tone};
 use super::model::{Attempt, Measure, Report, ReportResult, StepResult};
+use super::people;
 use super::timing::human;
 use crate::base::units::{count, human_bytes};
 
@@ -18,6 +19,8 @@ pub fn document(report: &Report) -> Document {
         failures(report),
         unreadable(report),
         phases(report),
+        people::unforeseen(report),
+        people::manual(report),
         keys(report),
         steps(report),
         contents(report),
@@ -66,11 +69,9 @@ fn cards(report: &Report) -> Vec<Card> {
     let verdict = &report.verdict;
     let reached = verdict.reached.map_or_else(|| "none".to_owned(), |rung| rung.to_string());
     let tone = if verdict.reached >= Some(verdict.asked) { Tone::Good } else { Tone::Bad };
-    let mut cards = vec![
-        measure("RTO, measured", &report.rto),
-        measure("RPO, measured", &report.rpo),
-        card("Rung reached", reached, format!("asked for {}", verdict.asked), tone),
-    ];
+    let mut cards = vec![measure("RTO, measured", &report.rto), measure("RPO, measured", &report.rpo)];
+    cards.extend(people::card(report));
+    cards.push(card("Rung reached", reached, format!("asked for {}", verdict.asked), tone));
     if let Some(keys) = &report.facts.keys {
         let opened = keys.keys.iter().filter(|key| key.opened).count();
         let tone = if opened == keys.keys.len() { Tone::Good } else { Tone::Bad };
@@ -93,14 +94,15 @@ fn bars(report: &Report) -> Vec<Bar> {
             rung = step.rung;
             let phase = report.phases.iter().find(|phase| Some(phase.rung) == rung);
             if let Some((phase, end)) = phase.and_then(|phase| Some((phase, phase.until_ms?))) {
-                let start_ms = end - phase.duration_ms.unwrap_or(0);
-                let span = Span { start_ms, duration_ms: phase.duration_ms, tone: Tone::Plain };
+                let span = Span::new(end - phase.duration_ms.unwrap_or(0), phase.duration_ms, Tone::Plain);
                 bars.push(Bar { label: format!("rung {}", phase.rung).into(), is_phase: true, spans: vec![span] });
             }
         }
-        let span =
-            |attempt: &Attempt| Span { start_ms: attempt.start_ms, duration_ms: attempt.duration_ms, tone: tone(attempt.result) };
-        let spans: Vec<_> = step.attempts.iter().map(span).collect();
+        let span = |attempt: &Attempt| Span::new(attempt.start_ms, attempt.duration_ms, tone(attempt.result));
+        let spans: Vec<_> = match report.manual.iter().find(|line| line.step == step.id) {
+            Some(line) => people::spans(line, step),
+            None => step.attempts.iter().map(span).collect(),
+        };
         if !spans.is_empty() {
             bars.push(Bar { label: (&step.title).into(), is_phase: false, spans });
         }
@@ -136,7 +138,12 @@ fn unreadable(report: &Report) -> Option<Section> {
 
 fn phases(report: &Report) -> Option<Section> {
     let text = format!("RTO: {}. RPO: {}.", report.rto.how, report.rpo.how);
-    let mut section = Section::new("Time", text).columns(&["Phase", "What it proves", "Duration#", "Since start#"]);
+    let people = !report.manual.is_empty();
+    let titles: &[&str] = match people {
+        true => &["Phase", "What it proves", "Machine#", "People#", "Carried#", "Since start#"],
+        false => &["Phase", "What it proves", "Duration#", "Since start#"],
+    };
+    let mut section = Section::new("Time", text).columns(titles);
     let mut found = false;
     for phase in &report.phases {
         let proves = match phase.rung.as_str() {
@@ -153,11 +160,22 @@ fn phases(report: &Report) -> Option<Section> {
             (false, true) => Tone::Muted,
         };
         found |= !phase.reached;
-        section.row(tone, [Cell::plain(phase.rung), Cell::plain(proves), time(phase.duration_ms), time(phase.until_ms)]);
+        let mut cells = vec![Cell::plain(phase.rung), Cell::plain(proves)];
+        cells.push(time(phase.duration_ms.map(|ms| ms.saturating_sub(phase.people.total()))));
+        if people {
+            cells.extend([phase.people, phase.carried].map(people::cell));
+        }
+        cells.push(time(phase.until_ms));
+        section.row(tone, cells);
     }
     for resumed in &report.resumed {
         let what = Cell::plain("another process went on with the run, after a gap by the wall clock");
-        section.row(Tone::Doubt, [Cell::plain("resumed"), what, Cell::plain(human(resumed.gap_ms)), Cell::plain(&resumed.at)]);
+        let mut cells = vec![Cell::plain("resumed"), what, Cell::plain(human(resumed.gap_ms))];
+        if people {
+            cells.extend([Cell::plain(""), Cell::plain("")]);
+        }
+        cells.push(Cell::plain(&resumed.at));
+        section.row(Tone::Doubt, cells);
     }
     Some(section)
 }
@@ -200,6 +218,7 @@ fn steps(report: &Report) -> Option<Section> {
         let result = match (step.result, step.attempts.len()) {
             (StepResult::NotRun, _) => "not run".to_owned(),
             (StepResult::NotAsked, _) => "not asked".to_owned(),
+            (StepResult::NotExercised, _) => "not exercised".to_owned(),
             (result, 0 | 1) => word(result).to_owned(),
             (result, attempts) => format!("{}, attempt {attempts}", word(result)),
         };
@@ -427,8 +446,15 @@ fn identity_section(report: &Report) -> Option<Section> {
     section.pair("Environment", Cell::plain(&identity.environment));
     section.pair(
         "Type of test",
-        Cell::plain(format!("rehearsal to rung {}", report.verdict.asked)).note(format!("started by: {}", identity.trigger)),
+        Cell::plain(format!("rehearsal to rung {}", report.verdict.asked)).note(format!(
+            "started by: {}, {}",
+            identity.trigger,
+            if identity.attended { "attended" } else { "unattended" }
+        )),
     );
+    if let Some(incident) = &identity.incident {
+        section.pair("Incident declared for", Cell::plain(incident));
+    }
     section.pair(
         "Runbook",
         Cell::plain(&identity.runbook_title).note(format!("{}, sha256 {}", identity.runbook, identity.runbook_sha256)),
@@ -451,6 +477,8 @@ fn word(result: StepResult) -> &'static str {
         StepResult::Unknown => "unknown",
         StepResult::NotRun => "not run",
         StepResult::NotAsked => "not asked",
+        StepResult::Waiting => "waiting",
+        StepResult::NotExercised => "not exercised",
     }
 }
 
@@ -458,8 +486,8 @@ fn tone(result: StepResult) -> Tone {
     match result {
         StepResult::Passed => Tone::Good,
         StepResult::Failed => Tone::Bad,
-        StepResult::Unknown => Tone::Doubt,
-        StepResult::NotRun | StepResult::NotAsked => Tone::Muted,
+        StepResult::Unknown | StepResult::Waiting => Tone::Doubt,
+        StepResult::NotRun | StepResult::NotAsked | StepResult::NotExercised => Tone::Muted,
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::document::{Bar, Span, Text, Tone};
-use super::timing::human;
 
 /// Sizes in SVG units; the drawing scales to the width of the page.
 const WIDTH: f64 = 960.0;
@@ -15,6 +14,9 @@ const TOP: f64 = 28.0;
 const NARROWEST: f64 = 2.0;
 /// Labels are cut where they would run into the bars; the whole title stands in the table of steps.
 const LABEL_LENGTH: usize = 42;
+
+/// The colours that a title does not explain.
+const LEGEND: &str = "<p class=\"legend\"><i class=\"waiting\"></i>waiting for a person<i class=\"hands\"></i>hands on</p>";
 
 /// One row per bar, in order, under a scale of the whole run.
 #[must_use]
@@ -34,6 +36,9 @@ pub fn timeline(bars: &[Bar]) -> String {
         row(&mut svg, bar, TOP + ROW * count(index), scale);
     }
     svg.push_str("</svg>");
+    if bars.iter().flat_map(|bar| &bar.spans).any(|span| matches!(span.tone, Tone::Waiting | Tone::Hands)) {
+        svg.push_str(LEGEND);
+    }
     svg
 }
 
@@ -49,16 +54,20 @@ fn row(svg: &mut String, bar: &Bar, y: f64, scale: impl Fn(u64) -> f64) {
             Tone::Doubt => "doubt",
             Tone::Plain => "phase",
             Tone::Muted => "muted",
+            Tone::Waiting => "waiting",
+            Tone::Hands => "hands",
         };
         let from = scale(span.start_ms);
         let width = (scale(end(span)) - from).max(NARROWEST);
-        let took = span.duration_ms.map_or_else(|| "unknown".to_owned(), human);
         let (top, height) = (y + 5.0, ROW - 10.0);
         let _ = writeln!(
             svg,
             "<rect class=\"{tone}\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"2\"/>"
         );
-        let _ = writeln!(svg, "<text class=\"value\" x=\"{:.1}\" y=\"{middle:.1}\">{}</text>", from + width + 6.0, escape(&took));
+        if !span.value.is_empty() {
+            let value = escape(span.value.as_str());
+            let _ = writeln!(svg, "<text class=\"value\" x=\"{:.1}\" y=\"{middle:.1}\">{value}</text>", from + width + 6.0);
+        }
     }
 }
 

@@ -27,9 +27,20 @@ pub fn of(
         (true, RunResult::Failed) if exit == Exit::Bad => ReportResult::Failed,
         (true, RunResult::Failed) => ReportResult::CouldNotTell,
     };
+    let reached = outcome.reached.and_then(|reached| proven(facts, reached));
     let subject = format!("snapshot {} of cluster {}", identity.snapshot, identity.cluster);
     let sentence = match result {
+        ReportResult::Passed if reached != Some(asked) => {
+            let proves = reached.map_or("no rung of a restore".to_owned(), |rung| format!("a restore to rung {rung} only"));
+            format!("Runbook \u{201c}{}\u{201d} was gone through for {subject}; its steps prove {proves}.", runbook.title)
+        }
         ReportResult::Passed => passed(&subject, asked, phases, facts),
+        ReportResult::Failed if is_by_hand(outcome) => {
+            format!(
+                "The run for {subject} was ended by a person: {}; it is no judgement of the snapshot.",
+                failure(outcome, runbook)
+            )
+        }
         ReportResult::Failed | ReportResult::CouldNotTell if outcome.reached == Some(asked) => {
             format!("{} reached rung {asked}, but the run did not end cleanly: {}.", capital(&subject), failure(outcome, runbook))
         }
@@ -44,11 +55,35 @@ pub fn of(
         ReportResult::Unfinished => format!("The rehearsal of {subject} has not ended; it can be gone on with."),
     };
     let exit = if result == ReportResult::Unfinished { Exit::CouldNotRun } else { exit };
-    Verdict { result, sentence, asked, reached: outcome.reached, exit: exit as u8 }
+    Verdict { result, sentence, asked, reached, exit: exit as u8 }
+}
+
+/// How far the facts go: a page without the steps of a rung proves nothing of
+/// it, whatever rung its steps name.
+fn proven(facts: &Facts, reached: Rung) -> Option<Rung> {
+    let open = facts.snapshot.is_some()
+        && facts.image.is_some()
+        && facts.structure.is_some()
+        && facts.keys.is_some()
+        && facts.decryption.is_some();
+    let boot = open && facts.restore.is_some() && facts.etcd.is_some() && facts.hash.is_some();
+    let serve = boot && facts.encryption.is_some() && facts.apiserver.is_some() && facts.read.is_some();
+    let proofs = [(Rung::Serve, serve), (Rung::Boot, boot), (Rung::Open, open)];
+    proofs.into_iter().find(|(rung, shown)| *rung <= reached && *shown).map(|(rung, _)| rung)
+}
+
+/// Did a person end the run, and not what a step found?
+fn is_by_hand(outcome: &Outcome) -> bool {
+    outcome.failure.as_ref().is_some_and(|(_, failure)| failure.to_failure().code().is_of_people())
 }
 
 fn passed(subject: &str, asked: Rung, phases: &[Phase], facts: &Facts) -> String {
-    let time = phases.last().and_then(|phase| phase.until_ms).map(|ms| format!(" in {}", human(ms))).unwrap_or_default();
+    let people: u64 = phases.iter().map(|phase| phase.people.total()).sum();
+    let time = phases.last().and_then(|phase| phase.until_ms).map(|ms| match people {
+        0 => format!(" in {}", human(ms)),
+        people => format!(" in {}, of which people took {}", human(ms), human(people)),
+    });
+    let time = time.unwrap_or_default();
     let mut proof = Vec::new();
     if let Some(decryption) = &facts.decryption {
         proof.push(format!("{} decrypted with keys from escrow alone", count(decryption.opened, "encrypted object")));

@@ -12,8 +12,9 @@ use crate::base::clock::rfc3339;
 use crate::base::failure::Failure;
 use crate::record::Rung;
 use crate::rehearsal::{self, Rehearsed, Request, Standing};
+use crate::runbook::desk::NOBODY;
 use crate::runbook::journal::Event;
-use crate::station::rehearsal::{read_runbook, write_reports};
+use crate::station::rehearsal::{RUNBOOK_ID, write_reports};
 
 /// What came of it.
 #[derive(Debug)]
@@ -40,8 +41,10 @@ pub async fn raise(
     tell: Tell<'_>,
 ) -> Result<Raised, Failure> {
     bench.require_identities(true)?;
-    let runbook = read_runbook(bench.station.config.rehearsal.runbooks.as_deref())?;
-    let request = Request { until, trigger: "person", runbook: &runbook, cancel, watch };
+    let runbook = bench.station.runbook(RUNBOOK_ID)?;
+    // Whoever restores is at work already: nobody is asked.
+    let people = &NOBODY;
+    let request = Request { until, trigger: "person", runbook: &runbook, cancel, people, incident: None, watch };
     let host = bench.host();
     let (rehearsed, standing) = rehearsal::raise(&host, &bench.subject, Arc::clone(&bench.journal), &request).await?;
     let page = keep_report(bench, &rehearsed, tell);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::journal::{Entry, Event, FailureText, ProcessMark, RunResult};
+use super::journal::{Entry, Event, FailureText, ProcessMark, RunResult, Word};
 use super::model::{OnFailure, Runbook, Step};
 use crate::base::exit::Exit;
 use crate::record::Rung;
@@ -15,6 +15,11 @@ use crate::record::Rung;
 pub enum Decision<'a> {
     /// Run this step; its `Started` carries this attempt.
     Run { step: &'a Step, attempt: u32 },
+    /// A person's step is due: write `Asked`, or `Unasked` where nobody is to be.
+    Ask { step: &'a Step, attempt: u32 },
+    /// A person was asked, and no process that ends changes that: somebody
+    /// answers, or its time is up.
+    Wait { step: String, attempt: u32 },
     /// A step began and its end is not known: write `Unknown` first.
     Settle { step: String, attempt: u32 },
     /// Nothing is left to do: write `Finished`, unless it is there.
@@ -26,6 +31,7 @@ pub enum Decision<'a> {
 pub struct Outcome {
     pub result: RunResult,
     /// The highest rung whose steps, and those of the rungs below, all succeeded.
+    /// Only what the program does counts: no person's word proves a rung.
     pub reached: Option<Rung>,
     /// The first step that failed, and how.
     pub failure: Option<(String, FailureText)>,
@@ -51,8 +57,10 @@ impl Outcome {
 #[must_use]
 pub fn next<'a>(runbook: &'a Runbook, events: &[Event], until: Rung, process: &ProcessMark) -> Decision<'a> {
     let standing = Standing::of(events);
-    if let Some((step, attempt)) = standing.open {
-        return Decision::Settle { step: step.to_owned(), attempt };
+    match standing.open {
+        Some(Open { step, attempt, asked: true }) => return Decision::Wait { step: step.to_owned(), attempt },
+        Some(Open { step, attempt, asked: false }) => return Decision::Settle { step: step.to_owned(), attempt },
+        None => {}
     }
     let outcome = outcome(runbook.steps.iter().filter(|step| step.is_in(until)).collect(), &standing);
     if let Some((result, reached)) = standing.finished {
@@ -63,12 +71,15 @@ pub fn next<'a>(runbook: &'a Runbook, events: &[Event], until: Rung, process: &P
     let stopped = standing.interrupted
         || climbing().any(|step| step.on_failure == OnFailure::Stop && matches!(standing.end(step), End::Failed(_)));
     let work_left = climbing().any(|step| matches!(standing.end(step), End::None | End::Unknown));
-    let run = |step: &'a Step| Decision::Run { step, attempt: standing.attempts(step) + 1 };
+    let run = |step: &'a Step| {
+        let attempt = standing.attempts(step) + 1;
+        if step.hands().is_some() { Decision::Ask { step, attempt } } else { Decision::Run { step, attempt } }
+    };
     if work_left && !stopped {
         let due = climbing().find(|step| match standing.end(step) {
             End::None | End::Unknown => true,
-            End::Succeeded(by) => !step.durable && by != process,
-            End::Failed(_) => false,
+            End::Succeeded(by) => !step.durable && step.hands().is_none() && by != process,
+            End::Failed(_) | End::Unasked => false,
         });
         if let Some(step) = due {
             return run(step);
@@ -103,46 +114,61 @@ enum End<'e> {
     None,
     Unknown,
     Succeeded(&'e ProcessMark),
-    Failed(&'e FailureText),
+    /// The entry says how.
+    Failed(&'e Entry),
+    /// It is a person's, and nobody is asked.
+    Unasked,
+}
+
+/// The step that has not ended.
+#[derive(Debug, Clone, Copy)]
+struct Open<'e> {
+    step: &'e str,
+    attempt: u32,
+    /// Is it a person's?
+    asked: bool,
 }
 
 /// A fold of the journal.
+#[derive(Default)]
 struct Standing<'e> {
     ends: HashMap<&'e str, (u32, End<'e>)>,
-    open: Option<(&'e str, u32)>,
+    open: Option<Open<'e>>,
     interrupted: bool,
     finished: Option<(RunResult, Option<Rung>)>,
 }
 
 impl<'e> Standing<'e> {
     fn of(events: &'e [Event]) -> Self {
-        let mut standing = Self { ends: HashMap::new(), open: None, interrupted: false, finished: None };
+        let mut standing = Self::default();
         for event in events {
-            let end = match &event.entry {
-                Entry::Started { .. } => {
-                    standing.open = event.step();
-                    End::Unknown
+            match &event.entry {
+                Entry::Started { step, attempt } => standing.begins(step, *attempt, false),
+                Entry::Asked { step, attempt, .. } => standing.begins(step, *attempt, true),
+                Entry::Succeeded { step, attempt, .. } | Entry::Answered { step, attempt, answer: Word::Done, .. } => {
+                    standing.ends(step, *attempt, End::Succeeded(&event.process));
                 }
-                Entry::Succeeded { .. } => End::Succeeded(&event.process),
-                Entry::Failed { failure, .. } => End::Failed(failure),
-                Entry::Unknown { .. } => End::Unknown,
-                Entry::Interrupted {} => {
-                    standing.interrupted = true;
-                    continue;
+                Entry::Failed { step, attempt, .. } | Entry::Answered { step, attempt, .. } => {
+                    standing.ends(step, *attempt, End::Failed(&event.entry));
                 }
-                Entry::Finished { result, reached } => {
-                    standing.finished = Some((*result, *reached));
-                    continue;
-                }
-            };
-            if let Some((step, attempt)) = event.step() {
-                standing.ends.insert(step, (attempt, end));
-            }
-            if !matches!(event.entry, Entry::Started { .. }) {
-                standing.open = None;
+                Entry::Unknown { step, attempt, .. } => standing.ends(step, *attempt, End::Unknown),
+                Entry::Unasked { step, .. } => standing.ends(step, 0, End::Unasked),
+                Entry::Begun { .. } | Entry::Noted { .. } | Entry::Resumed {} => {}
+                Entry::Interrupted {} => standing.interrupted = true,
+                Entry::Finished { result, reached } => standing.finished = Some((*result, *reached)),
             }
         }
         standing
+    }
+
+    fn begins(&mut self, step: &'e str, attempt: u32, asked: bool) {
+        self.open = Some(Open { step, attempt, asked });
+        self.ends.insert(step, (attempt, End::Unknown));
+    }
+
+    fn ends(&mut self, step: &'e str, attempt: u32, end: End<'e>) {
+        self.open = None;
+        self.ends.insert(step, (attempt, end));
     }
 
     fn end(&self, step: &Step) -> End<'e> {
@@ -156,16 +182,17 @@ impl<'e> Standing<'e> {
 
 /// `steps` are those of the runbook that belong to the run.
 fn outcome(steps: Vec<&Step>, standing: &Standing<'_>) -> Outcome {
-    let succeeded = |step: &&Step| matches!(standing.end(step), End::Succeeded(_));
+    let succeeded = |step: &&Step| matches!(standing.end(step), End::Succeeded(_) | End::Unasked);
     let failure = steps.iter().find_map(|step| match standing.end(step) {
-        End::Failed(failure) => Some((step.id.clone(), failure.clone())),
+        End::Failed(entry) => Some((step.id.clone(), entry.failure()?)),
         _ => None,
     });
+    let climbing = || steps.iter().filter(|step| !step.always && step.hands().is_none());
     let mut reached = None;
-    for step in steps.iter().filter(|step| !step.always) {
+    for step in climbing() {
         if !succeeded(step) {
             // This step's own rung is not reached, and none above it.
-            reached = steps.iter().filter_map(|other| other.rung).filter(|rung| Some(*rung) < step.rung).max();
+            reached = climbing().filter_map(|other| other.rung).filter(|rung| Some(*rung) < step.rung).max();
             break;
         }
         reached = step.rung;

@@ -2,9 +2,10 @@
 //!
 //! A step writes `Started` before it does anything, then `Succeeded` or
 //! `Failed`. Where neither followed, the process died: the next one writes
-//! `Unknown` and does the step again. Nothing is ever changed or taken back.
+//! `Unknown` and does the step again. A person's step is `Asked`, then `Begun`
+//! where somebody says so, and open until `Answered`: by any process, also
+//! when none is left of those that ran. Nothing is ever changed or taken back.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
@@ -12,6 +13,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
+pub use super::history::History;
+use super::model::HandsKind;
 use crate::base::codes::{self, Code};
 use crate::base::digest::Sha256;
 use crate::base::entropy::Entropy;
@@ -55,6 +58,13 @@ pub struct RunHead {
     /// Monotonic time of the process that began the run.
     pub uptime_ms: u64,
     pub process: ProcessMark,
+    /// Are people asked? A run that a timer began goes past their steps.
+    #[serde(default)]
+    pub attended: bool,
+    /// When the incident began, where somebody declared it: the point to which
+    /// the loss of data is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident: Option<Timestamp>,
 }
 
 /// One process: monotonic times compare only within it, and the effect of a
@@ -121,6 +131,42 @@ pub enum Entry {
         attempt: u32,
         cause: String,
     },
+    /// A person's step is open from here on.
+    Asked {
+        step: String,
+        attempt: u32,
+        ask: HandsKind,
+    },
+    /// Somebody said that hands are on the step now.
+    Begun {
+        step: String,
+        attempt: u32,
+        by: String,
+    },
+    /// A person's word; the step is not open any more.
+    Answered {
+        step: String,
+        attempt: u32,
+        answer: Word,
+        by: String,
+        note: Option<String>,
+        /// How long hands were busy, where somebody stated it.
+        hands_on_ms: Option<u64>,
+    },
+    /// A person's step that the run went past, because nobody is asked.
+    Unasked {
+        step: String,
+        /// What the last run that asked for it measured.
+        carried: Option<Carried>,
+    },
+    /// What somebody did that the runbook did not foresee.
+    Noted {
+        text: String,
+        by: String,
+        hands_on_ms: Option<u64>,
+    },
+    /// Another process goes on with the run from here.
+    Resumed {},
     /// Somebody stopped the run: only steps that always run follow.
     Interrupted {},
     Finished {
@@ -135,6 +181,28 @@ pub enum RunResult {
     Passed,
     Failed,
     Interrupted,
+}
+
+/// What a person said of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Word {
+    /// Done, or approved.
+    Done,
+    /// Not approved.
+    Refused,
+    /// Tried, and it did not meet its criterion.
+    Failed,
+}
+
+/// A person's minutes that an earlier run measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    pub run: RunId,
+    /// When it was answered there; RFC 3339, UTC.
+    pub at: String,
+    pub waiting_ms: u64,
+    pub hands_on_ms: u64,
 }
 
 /// A failure as it is written down.
@@ -177,91 +245,39 @@ impl Event {
             Entry::Started { step, attempt }
             | Entry::Succeeded { step, attempt, .. }
             | Entry::Failed { step, attempt, .. }
-            | Entry::Unknown { step, attempt, .. } => Some((step, *attempt)),
-            Entry::Interrupted {} | Entry::Finished { .. } => None,
-        }
-    }
-}
-
-/// A legal sequence of events, and what may follow it.
-#[derive(Debug, Default)]
-pub struct History {
-    events: Vec<Event>,
-    /// The step that began and has not ended: its id, attempt and process.
-    open: Option<(String, u32, ProcessMark)>,
-    attempts: BTreeMap<String, u32>,
-    finished: bool,
-}
-
-impl History {
-    /// Reads stored events; refused with `run.journal` where one is not legal.
-    pub fn read(events: Vec<Event>) -> Result<Self, Failure> {
-        let mut history = Self::default();
-        for event in events {
-            history.admit(event)?;
-        }
-        Ok(history)
-    }
-
-    /// Takes one more event, or refuses it and stays as it was.
-    pub fn admit(&mut self, event: Event) -> Result<(), Failure> {
-        if let Err(why) = self.check(&event) {
-            return Err(Failure::new(&codes::RUN_JOURNAL, format_args!("run {} event {}", event.run, event.number), why));
-        }
-        match &event.entry {
-            Entry::Started { step, attempt } => {
-                self.attempts.insert(step.clone(), *attempt);
-                self.open = Some((step.clone(), *attempt, event.process.clone()));
+            | Entry::Unknown { step, attempt, .. }
+            | Entry::Asked { step, attempt, .. }
+            | Entry::Begun { step, attempt, .. }
+            | Entry::Answered { step, attempt, .. } => Some((step, *attempt)),
+            Entry::Unasked { .. } | Entry::Noted { .. } | Entry::Resumed {} | Entry::Interrupted {} | Entry::Finished { .. } => {
+                None
             }
-            Entry::Succeeded { .. } | Entry::Failed { .. } | Entry::Unknown { .. } => self.open = None,
-            Entry::Interrupted {} => {}
-            Entry::Finished { .. } => self.finished = true,
         }
-        self.events.push(event);
-        Ok(())
     }
+}
 
+impl Entry {
+    /// May any process write this, whoever drives the run?
     #[must_use]
-    pub fn events(&self) -> &[Event] {
-        &self.events
+    pub fn is_by_hand(&self) -> bool {
+        matches!(self, Self::Begun { .. } | Self::Answered { .. } | Self::Noted { .. })
     }
 
-    fn check(&self, event: &Event) -> Result<(), String> {
-        if self.finished {
-            return Err("the run has finished".into());
-        }
-        if let Some(last) = self.events.last() {
-            if last.run != event.run {
-                return Err("it belongs to another run".into());
+    /// Why a step did not succeed, where this says so.
+    #[must_use]
+    pub fn failure(&self) -> Option<FailureText> {
+        match self {
+            Self::Failed { failure, .. } => Some(failure.clone()),
+            Self::Answered { step, answer, by, note, .. } => {
+                let (code, what) = match answer {
+                    Word::Done => return None,
+                    Word::Refused => (&codes::RUN_REFUSED, "refused"),
+                    Word::Failed => (&codes::RUN_BY_HAND, "not done"),
+                };
+                let why = note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+                Some(FailureText::of(&Failure::new(code, format_args!("step {step}"), format_args!("{what} by {by}{why}"))))
             }
-            if last.process == event.process && event.uptime_ms < last.uptime_ms {
-                return Err("monotonic time went back".into());
-            }
-        }
-        if event.number != self.events.len() as u64 + 1 {
-            return Err(format!("event {} was expected", self.events.len() + 1));
-        }
-        match (&event.entry, &self.open) {
-            (Entry::Started { step, attempt }, None) => {
-                let expected = self.attempts.get(step).copied().unwrap_or(0) + 1;
-                if *attempt == expected { Ok(()) } else { Err(format!("attempt {expected} of {step} was expected")) }
-            }
-            (Entry::Interrupted {} | Entry::Finished { .. }, None) => Ok(()),
-            (
-                entry @ (Entry::Succeeded { .. } | Entry::Failed { .. } | Entry::Unknown { .. }),
-                Some((step, attempt, process)),
-            ) => {
-                if event.step() != Some((step.as_str(), *attempt)) {
-                    return Err(format!("attempt {attempt} of {step} has not ended"));
-                }
-                // Only the process that ran a step can know how it ended.
-                if !matches!(entry, Entry::Unknown { .. }) && event.process != *process {
-                    return Err(format!("attempt {attempt} of {step} was begun by another process"));
-                }
-                Ok(())
-            }
-            (_, Some((step, attempt, _))) => Err(format!("attempt {attempt} of {step} has not ended")),
-            (_, None) => Err("no step has begun".into()),
+            _ => None,
         }
     }
 }
@@ -296,7 +312,7 @@ impl Journal for MemoryJournal {
     fn events(&self, run: &RunId) -> Result<Vec<Event>, Failure> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let found = runs.iter().find(|(head, _)| head.run == *run);
-        found.map(|(_, history)| history.events.clone()).ok_or_else(|| unknown(run))
+        found.map(|(_, history)| history.events().to_vec()).ok_or_else(|| unknown(run))
     }
 
     fn runs(&self) -> Result<Vec<RunHead>, Failure> {

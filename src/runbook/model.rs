@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::digest::Sha256;
 use crate::record::Rung;
 
@@ -42,24 +44,56 @@ pub struct Step {
     /// The rung that this step helps to reach; none for a step that always runs.
     pub rung: Option<Rung>,
     pub acceptance: Acceptance,
+    /// How long the step may take; a person's step, how long it waits for an answer.
     pub timeout: Duration,
     pub on_failure: OnFailure,
     /// Runs also after a failure or an interruption, such as a tear-down.
     pub always: bool,
     /// Does its effect outlive the process? If not, a run that resumes in
-    /// another process does the step again.
+    /// another process does the step again. What a person did stays done.
     pub durable: bool,
     /// The line of the step's block in the file.
     pub line: usize,
 }
 
-/// What the program does at a step.
+/// What is done at a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// The name of an action that the caller knows.
     Action(String),
     /// A command line.
     Command(String),
+    /// What only a person can do.
+    Person(Hands),
+}
+
+/// What a person is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hands {
+    pub kind: HandsKind,
+    /// The role that is expected to do it, such as `incident lead`.
+    pub who: String,
+    /// How long hands are expected to be busy.
+    pub expect: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HandsKind {
+    /// Something to do.
+    Manual,
+    /// Something to agree to, or to refuse.
+    Approval,
+}
+
+impl HandsKind {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Approval => "approval",
+        }
+    }
 }
 
 /// When a step counts as done.
@@ -67,8 +101,8 @@ pub enum Work {
 pub struct Acceptance {
     /// A sentence that a person can judge.
     pub pass: String,
-    /// What the machine tests.
-    pub check: String,
+    /// What the machine tests; none where a person judges.
+    pub check: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,5 +135,14 @@ impl Step {
     #[must_use]
     pub fn is_in(&self, until: Rung) -> bool {
         self.always || self.rung.is_some_and(|rung| rung <= until)
+    }
+
+    /// What a person is asked for; none where the program does the work.
+    #[must_use]
+    pub fn hands(&self) -> Option<&Hands> {
+        match &self.work {
+            Work::Person(hands) => Some(hands),
+            Work::Action(_) | Work::Command(_) => None,
+        }
     }
 }

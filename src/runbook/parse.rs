@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fields::{self, Fields};
 use super::mistakes::Mistakes;
-use super::model::{Acceptance, Objectives, OnFailure, Runbook, Step, Work};
+use super::model::{Acceptance, Hands, HandsKind, Objectives, OnFailure, Runbook, Step, Work};
 use super::page::{self, Section};
 use crate::base::digest::Sha256;
 use crate::record::Rung;
@@ -15,6 +15,9 @@ pub const MAX_BYTES: usize = 1 << 20;
 
 /// A step that takes longer is hanging.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// What a person does may wait for a Monday.
+const MAX_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// An objective beyond a year promises nothing.
 const MAX_OBJECTIVE: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -109,7 +112,10 @@ impl Place {
 
 fn step(fields: &mut Fields<'_, '_>, section: &Section, line: usize, known: &[&str]) -> (Place, Option<Step>) {
     let id = fields.label("id");
-    let work = work(fields, known);
+    let doer = doer(fields);
+    let is_persons = matches!(doer, Some(Doer::Person(_)));
+    let work = work(fields, doer, known);
+    let always_line = fields.line_of("always");
     let always = fields.flag("always");
     match (fields.has("rung"), always) {
         (false, false) => fields.missing("rung"),
@@ -118,17 +124,23 @@ fn step(fields: &mut Fields<'_, '_>, section: &Section, line: usize, known: &[&s
         }
         _ => {}
     }
+    if always && is_persons {
+        fields.mistake(always_line, "`always` does not go with a person's step: nobody may be there when a run is interrupted");
+    }
+    let always = always && !is_persons;
     let rung = fields.word("rung", &[("open", Rung::Open), ("boot", Rung::Boot), ("serve", Rung::Serve)]);
-    let acceptance = fields.table("acceptance", |fields| {
-        let (pass, check) = (fields.text("pass"), fields.text("check"));
-        Some(Acceptance { pass: pass?, check: check? })
-    });
+    let acceptance = fields.table("acceptance", |fields| acceptance(fields, doer));
     if !fields.has("timeout") {
         fields.missing("timeout");
     }
-    let timeout = fields.duration("timeout", MAX_TIMEOUT);
+    let longest = if is_persons { MAX_WAIT } else { MAX_TIMEOUT };
+    let timeout = fields.duration("timeout", longest);
     let on_failure = fields.word("on_failure", &[("stop", OnFailure::Stop), ("continue", OnFailure::Continue)]);
+    let durable_line = fields.line_of("durable");
     let durable = fields.flag("durable");
+    if durable && is_persons {
+        fields.mistake(durable_line, "`durable` is for what the program does: what a person did stays done");
+    }
     let place = Place { id: id.clone(), rung, always, line };
     let whole = || {
         Some(Step {
@@ -148,12 +160,31 @@ fn step(fields: &mut Fields<'_, '_>, section: &Section, line: usize, known: &[&s
     (place, whole())
 }
 
-/// What the program does at a step, by its kind.
-fn work(fields: &mut Fields<'_, '_>, known: &[&str]) -> Option<Work> {
-    let line = fields.line_of("kind");
-    let kind = fields.text("kind");
-    match kind.as_deref() {
-        Some("action") => {
+/// Who does a step, by its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doer {
+    Action,
+    Command,
+    Person(HandsKind),
+}
+
+fn doer(fields: &mut Fields<'_, '_>) -> Option<Doer> {
+    if !fields.has("kind") {
+        fields.missing("kind");
+    }
+    let kinds = [
+        ("action", Doer::Action),
+        ("command", Doer::Command),
+        ("manual", Doer::Person(HandsKind::Manual)),
+        ("approval", Doer::Person(HandsKind::Approval)),
+    ];
+    fields.word("kind", &kinds)
+}
+
+/// What is done, with the fields of its kind.
+fn work(fields: &mut Fields<'_, '_>, doer: Option<Doer>, known: &[&str]) -> Option<Work> {
+    match doer {
+        Some(Doer::Action) => {
             let line = fields.line_of("action");
             let action = fields.text("action")?;
             if known.contains(&action.as_str()) {
@@ -162,21 +193,37 @@ fn work(fields: &mut Fields<'_, '_>, known: &[&str]) -> Option<Work> {
             fields.mistake(line, format!("action {action:?} is not known; known are {}", known.join(", ")));
             None
         }
-        Some("command") => fields.text("command").map(Work::Command),
-        Some(kind @ ("manual" | "approval")) => {
-            fields.mistake(line, format!("steps of kind {kind:?} are not supported by this version"));
-            None
-        }
-        Some(kind) => {
-            fields.mistake(line, format!("`kind` is {kind:?}; it must be action or command"));
-            None
+        Some(Doer::Command) => fields.text("command").map(Work::Command),
+        Some(Doer::Person(kind)) => {
+            if !fields.has("expect") {
+                fields.missing("expect");
+            }
+            let (who, expect) = (fields.text("who"), fields.duration("expect", MAX_TIMEOUT));
+            Some(Work::Person(Hands { kind, who: who?, expect: expect? }))
         }
         None => {
-            // Not unknown fields: what is missing is the kind.
+            // Not unknown fields: what is wrong is the kind.
             let _ = (fields.optional_text("action"), fields.optional_text("command"));
+            let _ = (fields.optional_text("who"), fields.optional_text("expect"));
             None
         }
     }
+}
+
+/// A person judges by the sentence alone.
+fn acceptance(fields: &mut Fields<'_, '_>, doer: Option<Doer>) -> Option<Acceptance> {
+    let (pass, check) = match doer {
+        Some(Doer::Person(_)) if fields.has("check") => {
+            fields.mistake(
+                fields.line_of("check"),
+                "`acceptance.check` does not go with a person's step: no machine tests what a person did",
+            );
+            (fields.text("pass"), fields.optional_text("check").map(Some))
+        }
+        Some(Doer::Person(_)) => (fields.text("pass"), Some(None)),
+        _ => (fields.text("pass"), fields.text("check").map(Some)),
+    };
+    Some(Acceptance { pass: pass?, check: check? })
 }
 
 /// Ids are unique, rungs never fall, and steps that always run stand last.

@@ -36,17 +36,20 @@ impl Runbook {
 fn print_step(page: &mut String, step: &Step) {
     let _ = writeln!(page, "\n## {}\n\n{}\n\n```step", step.title, step.prose);
     field(page, "id", &step.id);
-    let (kind, work) = match &step.work {
-        Work::Action(action) => ("action", action),
-        Work::Command(command) => ("command", command),
-    };
-    field(page, "kind", kind);
-    field(page, kind, work);
+    match &step.work {
+        Work::Action(action) => fields(page, &[("kind", "action"), ("action", action)]),
+        Work::Command(command) => fields(page, &[("kind", "command"), ("command", command)]),
+        Work::Person(hands) => {
+            fields(page, &[("kind", hands.kind.as_str()), ("who", &hands.who), ("expect", &friendly(hands.expect))]);
+        }
+    }
     if let Some(rung) = step.rung {
         field(page, "rung", rung.as_str());
     }
     field(page, "acceptance.pass", &step.acceptance.pass);
-    field(page, "acceptance.check", &step.acceptance.check);
+    if let Some(check) = &step.acceptance.check {
+        field(page, "acceptance.check", check);
+    }
     field(page, "timeout", &friendly(step.timeout));
     if step.on_failure != OnFailure::Stop {
         field(page, "on_failure", step.on_failure.as_str());
@@ -57,6 +60,12 @@ fn print_step(page: &mut String, step: &Step) {
         }
     }
     page.push_str("```\n");
+}
+
+fn fields(page: &mut String, fields: &[(&str, &str)]) {
+    for (key, value) in fields {
+        field(page, key, value);
+    }
 }
 
 fn field(page: &mut String, key: &str, value: &str) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::desk::People;
 use super::engine::{self, Decision, Outcome};
 use super::facts::Facts;
 use super::journal::{Entry, Event, FailureText, History, Journal, ProcessMark, RunHead};
@@ -27,6 +28,12 @@ pub trait Actions: Send {
     /// Called once before the first step when another process began the run,
     /// with all that it stated: the place to find what it left behind.
     async fn resume(&mut self, _stated: &Facts) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Called when this process gives up a run that stays open: ends what would
+    /// end with the process, so that nothing is left to clean up after it.
+    async fn give_up(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 }
@@ -62,6 +69,7 @@ pub struct Driver<'a> {
     /// This process; equal to the head's in a run that it began itself.
     pub process: ProcessMark,
     pub cancel: CancellationToken,
+    pub people: &'a People<'a>,
     /// Told of every event once it is in the journal.
     pub watch: &'a (dyn Fn(&Event) + Send + Sync),
 }
@@ -76,13 +84,12 @@ impl Driver<'_> {
     /// Runs, or goes on with, a run that is in the journal, to its end.
     ///
     /// A step that fails is part of the outcome. An error means that the
-    /// journal could not be read or written: then nothing more is started, the
-    /// run stays unfinished, and it can be gone on with.
+    /// journal could not be read or written, or that the run was left while it
+    /// waits for a person: then nothing more is started, the run stays
+    /// unfinished, and it can be gone on with.
     pub async fn drive(&self, actions: &mut dyn Actions) -> Result<Outcome, Failure> {
         let ended = self.drive_to(actions, &|_| false).await?;
-        ended.ok_or_else(|| {
-            Failure::new(&codes::RUN_JOURNAL, format_args!("run {}", self.head.run), "it paused, and was not asked to")
-        })
+        ended.ok_or_else(|| self.refused("it paused, and was not asked to"))
     }
 
     /// As [`Driver::drive`], but pauses before a step that `pause` names, while
@@ -97,6 +104,7 @@ impl Driver<'_> {
         pause: &(dyn Fn(&Step) -> bool + Send + Sync),
     ) -> Result<Option<Outcome>, Failure> {
         let mut history = self.open().await?;
+        self.take_over(&mut history).await?;
         let mut prepared = self.process == self.head.process;
         loop {
             match engine::next(self.runbook, history.events(), self.head.until, &self.process) {
@@ -104,7 +112,7 @@ impl Driver<'_> {
                     let cause = "the process ended before it could say how the step ended".to_owned();
                     self.write(&mut history, Entry::Unknown { step, attempt, cause }).await?;
                 }
-                Decision::Run { step, .. }
+                Decision::Run { step, .. } | Decision::Ask { step, .. }
                     if self.cancel.is_cancelled() && (!step.always || pause(step)) && !interrupted(&history) =>
                 {
                     self.write(&mut history, Entry::Interrupted {}).await?;
@@ -121,8 +129,15 @@ impl Driver<'_> {
                     }
                     self.step(&mut history, actions, step, attempt).await?;
                 }
+                Decision::Ask { step, attempt } => self.ask(&mut history, step, attempt).await?,
+                Decision::Wait { step, .. } => {
+                    if let Err(failure) = self.wait(&mut history, &step).await {
+                        actions.give_up().await?;
+                        return Err(failure);
+                    }
+                }
                 Decision::Finish(outcome) => {
-                    if !matches!(history.events().last().map(|last| &last.entry), Some(Entry::Finished { .. })) {
+                    if !is_finished(&history) {
                         self.write(&mut history, Entry::Finished { result: outcome.result, reached: outcome.reached }).await?;
                     }
                     return Ok(Some(outcome));
@@ -148,9 +163,18 @@ impl Driver<'_> {
         if self.runbook.digest == self.head.runbook_digest {
             return self.read().await;
         }
-        let object = format_args!("run {}", self.head.run).to_string();
-        Err(Failure::new(&codes::RUN_JOURNAL, object, "the runbook has changed since the run began")
-            .next("restore the runbook's old text, or start a new run"))
+        let next = "restore the runbook's old text, or start a new run";
+        Err(self.refused("the runbook has changed since the run began").next(next))
+    }
+
+    /// A process that did not begin the run says that it goes on with it.
+    async fn take_over(&self, history: &mut History) -> Result<(), Failure> {
+        let known = self.process == self.head.process || history.events().iter().any(|event| event.process == self.process);
+        if known || is_finished(history) { Ok(()) } else { self.write(history, Entry::Resumed {}).await }
+    }
+
+    pub(super) fn refused(&self, cause: impl std::fmt::Display) -> Failure {
+        Failure::new(&codes::RUN_JOURNAL, format_args!("run {}", self.head.run), cause)
     }
 
     /// One step: journaled, done, journaled.
@@ -184,19 +208,50 @@ impl Driver<'_> {
     }
 
     /// Appends an event with the times of now; the history follows the journal.
-    async fn write(&self, history: &mut History, entry: Entry) -> Result<(), Failure> {
-        let event = Event {
-            run: self.head.run.clone(),
-            number: history.events().len() as u64 + 1,
-            at: self.clock.now(),
-            uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
-            process: self.process.clone(),
-            entry,
-        };
-        let (journal, copy) = (Arc::clone(&self.journal), event.clone());
-        blocking(move || journal.append(&copy)).await?;
-        (self.watch)(&event);
-        history.admit(event)
+    /// People write to it meanwhile: where that leaves no place for the entry,
+    /// nothing is written, and the engine decides anew.
+    pub(super) async fn write(&self, history: &mut History, entry: Entry) -> Result<(), Failure> {
+        loop {
+            let event = Event {
+                run: self.head.run.clone(),
+                number: history.events().len() as u64 + 1,
+                at: self.clock.now(),
+                uptime_ms: u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX),
+                process: self.process.clone(),
+                entry: entry.clone(),
+            };
+            let (journal, copy) = (Arc::clone(&self.journal), event.clone());
+            match blocking(move || journal.append(&copy)).await {
+                Ok(()) => {
+                    (self.watch)(&event);
+                    return history.admit(event);
+                }
+                Err(failure) if failure.code() != &codes::RUN_JOURNAL => return Err(failure),
+                Err(failure) if !self.catch_up(history).await? => return Err(failure),
+                Err(_) => {}
+            }
+            if history.check(&Event { number: history.events().len() as u64 + 1, ..event }).is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes over what others wrote; was there anything?
+    ///
+    /// # Errors
+    /// `run.journal` when another process goes on with the run.
+    pub(super) async fn catch_up(&self, history: &mut History) -> Result<bool, Failure> {
+        let mut events = self.read().await?.into_events();
+        let new = events.split_off(history.events().len().min(events.len()));
+        let grown = !new.is_empty();
+        for event in new {
+            if event.process != self.process && !event.entry.is_by_hand() {
+                return Err(self.refused("another process goes on with it"));
+            }
+            (self.watch)(&event);
+            history.admit(event)?;
+        }
+        Ok(grown)
     }
 }
 
@@ -212,12 +267,18 @@ pub fn stated(events: &[Event]) -> Facts {
     all
 }
 
+fn is_finished(history: &History) -> bool {
+    matches!(history.events().last().map(|last| &last.entry), Some(Entry::Finished { .. }))
+}
+
 fn interrupted(history: &History) -> bool {
     history.events().iter().any(|event| matches!(event.entry, Entry::Interrupted {}))
 }
 
 /// A journal may wait for a disk: never on a thread that serves timers.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     let lost = |error| Failure::because(&codes::RUN_JOURNAL, "the journal", &error);
     tokio::task::spawn_blocking(work).await.map_err(lost)?
 }

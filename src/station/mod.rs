@@ -6,7 +6,9 @@
 //! daemon. Must never: print, or decide when something is due.
 
 pub mod lock;
+pub mod people;
 pub mod rehearsal;
+pub mod runbooks;
 pub mod snapshot;
 
 use std::path::{Path, PathBuf};

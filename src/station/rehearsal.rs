@@ -5,10 +5,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::Station;
-use super::lock::{self, Patience};
+use super::lock::{self, NamedLock, Patience};
+use super::{Station, people};
 use crate::base::codes;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
@@ -17,15 +18,15 @@ use crate::catalog::Catalog;
 use crate::escrow::seal::Identities;
 use crate::record::attestation::{Attestation, ReportRecord};
 use crate::record::{Record, Rung};
-use crate::rehearsal::{self, ACTIONS, RehearsalHost, Rehearsed, Request, Signing, Subject};
+use crate::rehearsal::{self, RehearsalHost, Rehearsed, Request, Signing, Subject};
 use crate::report::{html, json, markdown};
-use crate::runbook::journal::{Event, Journal};
+use crate::runbook::desk::{Desk, People};
+use crate::runbook::journal::{Event, Journal, RunHead};
 use crate::runbook::model::Runbook;
 use crate::sandbox::Places;
 
-/// The restore that a rehearsal rehearses, unless `rehearsal.runbooks` has another.
-const RUNBOOK: &[u8] = include_bytes!("../../runbooks/etcd-restore.md");
-const RUNBOOK_FILE: &str = "etcd-restore.md";
+/// The restore that a rehearsal rehearses.
+pub const RUNBOOK_ID: &str = "etcd-restore";
 
 /// The kinds of record that a rehearsal signs.
 pub const SIGNED_HERE: [&str; 2] = [Attestation::NAMESPACE, ReportRecord::NAMESPACE];
@@ -65,9 +66,26 @@ impl Station {
         tell: &(dyn Fn(&Told<'_>) + Send + Sync),
         patience: &Patience<'_>,
     ) -> Result<(Rehearsed, PathBuf), Failure> {
+        let climb = Climb { asked, runbook: RUNBOOK_ID, until: Some(asked.until), desk: None, incident: None };
+        self.climb(&climb, cancel, watch, tell, patience).await
+    }
+
+    /// As [`Station::rehearse`], by any page, with people or without.
+    pub(super) async fn climb(
+        &self,
+        climb: &Climb<'_>,
+        cancel: CancellationToken,
+        watch: &(dyn Fn(&Event) + Send + Sync),
+        tell: &(dyn Fn(&Told<'_>) + Send + Sync),
+        patience: &Patience<'_>,
+    ) -> Result<(Rehearsed, PathBuf), Failure> {
         let (signer, outbox, allowed) = (self.signer_of(&SIGNED_HERE)?, self.outbox()?, self.allowed_signers()?);
         let waiting = async {
-            let alone = lock::of_job(self.state_dir(), Job::Rehearsal, patience).await?;
+            // A run that asks people may wait for days, and nothing waits for it.
+            let alone: Option<NamedLock> = match climb.desk {
+                Some(_) => None,
+                None => Some(lock::of_job(self.state_dir(), Job::Rehearsal, patience).await?),
+            };
             Ok::<_, Failure>((alone, self.current_catalog().await?))
         };
         // Nothing has begun that would have to be torn down.
@@ -80,7 +98,9 @@ impl Station {
         }
         let catalog = current.catalog;
         let journal: Arc<dyn Journal> = Arc::new(Catalog::journal(self.state_dir())?);
-        let runbook = read_runbook(self.config.rehearsal.runbooks.as_deref())?;
+        let head = climb.asked.resume.map(|run| resumable(&catalog, journal.as_ref(), run, climb)).transpose()?;
+        let runbook = self.runbook(head.as_ref().map_or(climb.runbook, |head| &head.runbook))?;
+        let until = climb.until.unwrap_or_else(|| highest(&runbook));
         let places = Places::usual(self.config.rehearsal.tools.as_deref(), |variable| std::env::var_os(variable));
         let host = RehearsalHost {
             config: &self.config,
@@ -93,17 +113,20 @@ impl Station {
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
         };
-        let request = Request { until: asked.until, trigger: asked.trigger, runbook: &runbook, cancel, watch };
-        let mut rehearsed = match asked.resume {
-            Some(run) => {
-                refuse_reported(&catalog, run)?;
-                let id = journal.head(run)?.snapshot;
-                let subject = Subject::find(&catalog, &id, &self.config.host.name)?;
-                rehearsal::resume(&host, &subject, journal, &request, run).await?
+        let people = match climb.desk.filter(|_| head.as_ref().is_none_or(|head| head.attended)) {
+            Some(desk) => People::Attended(desk),
+            None => People::Unattended(people::last_measured(&catalog, &runbook)?),
+        };
+        let (trigger, people, incident) = (climb.asked.trigger, &people, climb.incident);
+        let request = Request { until, trigger, runbook: &runbook, cancel, people, incident, watch };
+        let mut rehearsed = match head {
+            Some(head) => {
+                let subject = Subject::find(&catalog, &head.snapshot, &self.config.host.name)?;
+                rehearsal::resume(&host, &subject, journal, &request, &head.run).await?
             }
             None => {
                 tell_of_cut_off(journal.as_ref(), tell)?;
-                let id = catalog.resolve(asked.snapshot)?;
+                let id = catalog.resolve(climb.asked.snapshot)?;
                 let subject = Subject::find(&catalog, &id, &self.config.host.name)?;
                 rehearsal::rehearse(&host, &subject, journal, &request).await?
             }
@@ -115,6 +138,37 @@ impl Station {
         }
         Ok((rehearsed, page))
     }
+}
+
+/// A rehearsal by any page.
+pub(super) struct Climb<'a> {
+    pub asked: &'a Asked<'a>,
+    pub runbook: &'a str,
+    /// Without it, to the page's highest rung.
+    pub until: Option<Rung>,
+    /// Where people are asked; without it, nobody is.
+    pub desk: Option<&'a dyn Desk>,
+    pub incident: Option<Timestamp>,
+}
+
+/// The highest rung that a page climbs to.
+pub(super) fn highest(runbook: &Runbook) -> Rung {
+    runbook.steps.iter().filter_map(|step| step.rung).max().unwrap_or(Rung::Open)
+}
+
+/// A run that this command may go on with.
+fn resumable(catalog: &Catalog, journal: &dyn Journal, run: &RunId, climb: &Climb<'_>) -> Result<RunHead, Failure> {
+    refuse_reported(catalog, run)?;
+    let head = journal.head(run)?;
+    if head.attended && climb.desk.is_none() {
+        return Err(Failure::new(
+            &codes::RUN_ASKS_PEOPLE,
+            format_args!("run {run}"),
+            "it asks people, and a rehearsal asks nobody",
+        )
+        .next(format!("go on with it: holdfast runbook resume {run}")));
+    }
+    Ok(head)
 }
 
 /// A run has one report: a second one would take numbers in this host's chain
@@ -133,7 +187,9 @@ pub fn refuse_reported(catalog: &Catalog, run: &RunId) -> Result<(), Failure> {
 /// A run that was cut off can be gone on with; nothing else names it.
 fn tell_of_cut_off(journal: &dyn Journal, tell: &(dyn Fn(&Told<'_>) + Send + Sync)) -> Result<(), Failure> {
     let newest = journal.runs()?.into_iter().next();
-    for head in rehearsal::rehearse::unfinished(journal)?.into_iter().filter(|head| newest.as_ref() == Some(head)) {
+    // One that asks people may be waiting for them: `runbook list` shows it.
+    let is_newest = |head: &RunHead| newest.as_ref() == Some(head) && !head.attended;
+    for head in rehearsal::rehearse::unfinished(journal)?.into_iter().filter(is_newest) {
         tell(&Told::CutOff(&head.run));
     }
     Ok(())
@@ -147,19 +203,6 @@ pub fn identity(path: Option<&Path>, key: &str) -> Result<Arc<Identities>, Failu
             .next("set it to the identity file of this rehearsal host, or run this on a host that has one")
     };
     Ok(Arc::new(Identities::load(path.ok_or_else(missing)?)?))
-}
-
-/// The restore that is rehearsed, from `folder` or from the binary.
-///
-/// # Errors
-/// `runbook.unknown`, `runbook.invalid`.
-pub fn read_runbook(folder: Option<&Path>) -> Result<Runbook, Failure> {
-    let path = folder.map_or_else(|| PathBuf::from(RUNBOOK_FILE), |folder| folder.join(RUNBOOK_FILE));
-    let bytes = match folder {
-        Some(_) => std::fs::read(&path).map_err(|e| Failure::because(&codes::RUNBOOK_UNKNOWN, path.display(), &e))?,
-        None => RUNBOOK.to_vec(),
-    };
-    Runbook::parse(&bytes, ACTIONS).map_err(|mistakes| mistakes.into_failure(path.display()))
 }
 
 /// Keeps the three faces beside the catalog; the signed one is in the ledger.

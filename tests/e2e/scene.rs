@@ -30,6 +30,7 @@ use holdfast::record::layout::Layout;
 use holdfast::record::manifest::Manifest;
 use holdfast::record::signature::{AllowedSigners, Signer};
 use holdfast::rehearsal::{self, RehearsalHost, Rehearsed, Request, Signing, Subject};
+use holdfast::runbook::desk::NOBODY;
 use holdfast::runbook::journal::{Event, Journal};
 use holdfast::runbook::model::Runbook;
 use holdfast::sandbox::Places;
@@ -327,7 +328,15 @@ impl Scene {
             clock: Arc::clone(&self.clock),
             entropy: Arc::new(OsEntropy),
         };
-        let request = Request { until, trigger: "person", runbook: &self.runbook, cancel: CancellationToken::new(), watch };
+        let request = Request {
+            until,
+            trigger: "person",
+            runbook: &self.runbook,
+            cancel: CancellationToken::new(),
+            people: &NOBODY,
+            incident: None,
+            watch,
+        };
         work(&host, &request).await
     }
 

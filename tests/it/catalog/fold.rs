@@ -32,6 +32,8 @@ fn head() -> RunHead {
         started: "2026-12-01T14:00:00Z".parse().unwrap(),
         uptime_ms: 1,
         process: ProcessMark::new(&SeededEntropy::new(1)),
+        attended: false,
+        incident: None,
     }
 }
 

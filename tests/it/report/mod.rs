@@ -2,4 +2,5 @@
 
 mod faces;
 mod model;
+mod people;
 mod sample;

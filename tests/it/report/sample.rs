@@ -1,6 +1,8 @@
 //! Runs made up in full: one that passes, one whose key is gone, one that was
 //! killed and gone on with.
 
+use std::collections::BTreeMap;
+
 use holdfast::base::digest::Sha256;
 use holdfast::base::entropy::SeededEntropy;
 use holdfast::record::Rung;
@@ -9,7 +11,7 @@ use holdfast::record::manifest::{Problem, RecordRef, ResourceCount, Severity};
 use holdfast::report::model::Report;
 use holdfast::runbook::engine::{self, Decision};
 use holdfast::runbook::facts::*;
-use holdfast::runbook::journal::{Entry, Event, FailureText, History, ProcessMark, RunHead};
+use holdfast::runbook::journal::{Carried, Entry, Event, FailureText, History, ProcessMark, RunHead};
 use holdfast::runbook::model::Runbook;
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,6 +26,7 @@ pub struct Play {
     pub runbook: Runbook,
     pub head: RunHead,
     pub history: History,
+    pub carried: BTreeMap<String, Carried>,
     at: Timestamp,
     uptime_ms: u64,
     process: u64,
@@ -35,7 +38,10 @@ fn mark(process: u64) -> ProcessMark {
 
 impl Play {
     pub fn new(until: Rung) -> Self {
-        let runbook = runbook();
+        Self::of(runbook(), until)
+    }
+
+    pub fn of(runbook: Runbook, until: Rung) -> Self {
         let at: Timestamp = "2026-12-01T13:05:09Z".parse().unwrap();
         let head = RunHead {
             run: "20261201T130509Z-01234567".parse().unwrap(),
@@ -51,14 +57,21 @@ impl Play {
             started: at,
             uptime_ms: 5_000,
             process: mark(1),
+            attended: false,
+            incident: None,
         };
-        Self { runbook, head, history: History::default(), at, uptime_ms: 5_000, process: 1 }
+        Self { runbook, head, history: History::default(), carried: BTreeMap::new(), at, uptime_ms: 5_000, process: 1 }
     }
 
     /// Time passes for the process and on the wall.
     pub fn pass(&mut self, ms: u64) {
         self.uptime_ms += ms;
         self.at += SignedDuration::from_millis(i64::try_from(ms).unwrap());
+    }
+
+    /// Somebody sets the wall clock back.
+    pub fn turn_back(&mut self, ms: u64) {
+        self.at -= SignedDuration::from_millis(i64::try_from(ms).unwrap());
     }
 
     /// The process is killed, and another begins after a while by the wall clock.
@@ -69,16 +82,26 @@ impl Play {
     }
 
     pub fn write(&mut self, entry: Entry) {
+        self.write_as(self.process, self.uptime_ms, entry);
+    }
+
+    /// A process that drives nothing writes, with a monotonic clock of its own.
+    pub fn write_elsewhere(&mut self, entry: Entry) {
+        self.write_as(1000 + self.history.events().len() as u64, 3, entry);
+    }
+
+    fn write_as(&mut self, process: u64, uptime_ms: u64, entry: Entry) {
         let number = self.history.events().len() as u64 + 1;
-        let (run, at, uptime_ms) = (self.head.run.clone(), self.at, self.uptime_ms);
-        self.history.admit(Event { run, number, at, uptime_ms, process: mark(self.process), entry }).unwrap();
+        let (run, at) = (self.head.run.clone(), self.at);
+        self.history.admit(Event { run, number, at, uptime_ms, process: mark(process), entry }).unwrap();
     }
 
     fn decide(&self) -> Decision<'_> {
         engine::next(&self.runbook, self.history.events(), self.head.until, &mark(self.process))
     }
 
-    /// Plays on until `stop` is due, or to the end; `broken` fails there.
+    /// Plays on until `stop` is due, or a person is waited for, or to the end;
+    /// `broken` fails there.
     pub fn play(&mut self, stop: Option<&str>, broken: Option<(&str, FailureText, Facts)>) {
         loop {
             let (id, attempt) = match self.decide() {
@@ -90,6 +113,17 @@ impl Play {
                 Decision::Finish(outcome) => {
                     return self.write(Entry::Finished { result: outcome.result, reached: outcome.reached });
                 }
+                Decision::Ask { step, attempt } if self.head.attended => {
+                    let (step, ask) = (step.id.clone(), step.hands().unwrap().kind);
+                    return self.write(Entry::Asked { step, attempt, ask });
+                }
+                Decision::Ask { step, .. } => {
+                    let step = step.id.clone();
+                    let carried = self.carried.get(&step).cloned();
+                    self.write(Entry::Unasked { step, carried });
+                    continue;
+                }
+                Decision::Wait { step, .. } => panic!("nobody answered {step}"),
                 Decision::Run { step, attempt } => (step.id.clone(), attempt),
             };
             self.write(Entry::Started { step: id.clone(), attempt });

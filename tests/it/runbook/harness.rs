@@ -13,6 +13,7 @@ use holdfast::base::entropy::SeededEntropy;
 use holdfast::base::exit::Exit;
 use holdfast::base::failure::Failure;
 use holdfast::record::Rung;
+use holdfast::runbook::desk::{NOBODY, People};
 use holdfast::runbook::engine::Outcome;
 use holdfast::runbook::facts::{Facts, ToolVersion};
 use holdfast::runbook::journal::{Entry, Event, Journal, MemoryJournal, ProcessMark, RunHead, RunResult};
@@ -20,10 +21,24 @@ use holdfast::runbook::model::{Runbook, Step, Work};
 use holdfast::runbook::run::{Actions, Done, Driver, StepFailure};
 use tokio_util::sync::CancellationToken;
 
-/// A small runbook: `(id, rung, durable)`, then one step that always runs.
+/// A small runbook: `(id, rung, durable)`, then one step that always runs. What
+/// is called `ask` or `approve` is a person's.
 pub fn runbook(steps: &[(&str, Rung, bool)]) -> Runbook {
     let mut page = String::from("+++\nid = 'r'\ntitle = 'R'\nowner = 'o'\nenvironment = 'e'\n+++\n");
     for (id, rung, durable) in steps {
+        let kind = match id.split('-').next() {
+            Some("ask") => "manual",
+            Some("approve") => "approval",
+            _ => "action",
+        };
+        if kind != "action" {
+            let _ = write!(
+                page,
+                "## {id}\nDo {id}.\n```step\nid = '{id}'\nkind = '{kind}'\nwho = 'w'\nexpect = '5m'\nrung = '{rung}'\n\
+                 timeout = '1h'\nacceptance.pass = 'p'\n```\n"
+            );
+            continue;
+        }
         let _ = write!(
             page,
             "## {id}\nDo {id}.\n```step\nid = '{id}'\nkind = 'action'\naction = 'a'\nrung = '{rung}'\ndurable = {durable}\n\
@@ -60,6 +75,8 @@ pub fn head(runbook: &Runbook, process: &ProcessMark) -> RunHead {
         started: "2026-12-01T13:05:09Z".parse().unwrap(),
         uptime_ms: 0,
         process: process.clone(),
+        attended: false,
+        incident: None,
     }
 }
 
@@ -81,6 +98,8 @@ pub struct Scripted {
     /// Effects that end with the process.
     pub held: BTreeSet<String>,
     pub resumed_with: Option<Facts>,
+    /// The process gave up a run that stays open.
+    pub left: bool,
     clock: Arc<ManualClock>,
     cancel: CancellationToken,
 }
@@ -113,14 +132,20 @@ impl Actions for Scripted {
         self.resumed_with = Some(stated.clone());
         Ok(())
     }
+
+    async fn give_up(&mut self) -> Result<(), Failure> {
+        self.left = true;
+        self.held.clear();
+        Ok(())
+    }
 }
 
 /// One life of a process over a journal that outlives it.
 pub struct Life {
     pub actions: Scripted,
     pub process: ProcessMark,
-    clock: Arc<ManualClock>,
-    cancel: CancellationToken,
+    pub clock: Arc<ManualClock>,
+    pub cancel: CancellationToken,
 }
 
 impl Life {
@@ -132,6 +157,7 @@ impl Life {
             ran: Vec::new(),
             held: BTreeSet::new(),
             resumed_with: None,
+            left: false,
             clock: Arc::clone(&clock),
             cancel: cancel.clone(),
         };
@@ -143,9 +169,21 @@ impl Life {
         driver.drive(&mut self.actions).await
     }
 
+    pub async fn live_with(
+        &mut self,
+        people: &People<'_>,
+        runbook: &Runbook,
+        head: &RunHead,
+        journal: Arc<dyn Journal>,
+    ) -> Result<Outcome, Failure> {
+        let driver = Driver { people, ..self.driver(runbook, head, journal) };
+        driver.drive(&mut self.actions).await
+    }
+
     pub fn driver<'a>(&self, runbook: &'a Runbook, head: &'a RunHead, journal: Arc<dyn Journal>) -> Driver<'a> {
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        Driver { runbook, head, journal, clock, process: self.process.clone(), cancel: self.cancel.clone(), watch: &|_| {} }
+        let (process, cancel) = (self.process.clone(), self.cancel.clone());
+        Driver { runbook, head, journal, clock, process, cancel, people: &NOBODY, watch: &|_| {} }
     }
 
     /// As somebody does who presses ^C between two steps.
@@ -157,9 +195,9 @@ impl Life {
 /// A journal that takes `left` more events and then is gone, as with kill -9:
 /// what the process did after its last event nobody will know.
 #[derive(Debug)]
-struct Mortal {
-    inner: Arc<MemoryJournal>,
-    left: Mutex<usize>,
+pub struct Mortal {
+    pub inner: Arc<MemoryJournal>,
+    pub left: Mutex<usize>,
 }
 
 impl Journal for Mortal {
@@ -190,12 +228,13 @@ impl Journal for Mortal {
 }
 
 /// What holds after every finished run, however it went.
-fn check_invariants(runbook: &Runbook, life: &Life, events: &[Event], outcome: &Outcome) {
+pub fn check_invariants(runbook: &Runbook, life: &Life, events: &[Event], outcome: &Outcome) {
     assert!(life.actions.held.is_empty(), "left behind: {:?}", life.actions.held);
     let finished = events.iter().filter(|event| matches!(event.entry, Entry::Finished { .. })).count();
     assert_eq!(finished, 1);
     for step in &runbook.steps {
-        let ends = events.iter().filter(|event| event.step().is_some_and(|(id, _)| id == step.id)).count();
+        let own = events.iter().filter(|event| event.step().is_some_and(|(id, _)| id == step.id));
+        let ends = own.filter(|event| !matches!(event.entry, Entry::Begun { .. })).count();
         assert_eq!(ends % 2, 0, "every attempt of {} has an end", step.id);
     }
     assert_eq!(outcome.result == RunResult::Passed, outcome.exit() == Exit::Good);

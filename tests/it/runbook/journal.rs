@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use holdfast::base::clock::SystemClock;
 use holdfast::base::entropy::SeededEntropy;
 use holdfast::catalog::journal::{MIGRATION, SqliteJournal};
 use holdfast::record::Rung;
+use holdfast::runbook::answer::{Answer, Writer};
 use holdfast::runbook::facts::{Facts, ToolVersion};
-use holdfast::runbook::journal::{Entry, Event, FailureText, Journal, MemoryJournal, ProcessMark, RunHead, RunResult};
+use holdfast::runbook::journal::{Entry, Event, FailureText, Journal, MemoryJournal, ProcessMark, RunHead, RunResult, Word};
+use holdfast::runbook::model::HandsKind;
 use rusqlite::Connection;
 
 use super::harness::{Life, four_steps, head};
@@ -102,6 +105,105 @@ fn a_step_can_be_called_done_only_by_the_process_that_ran_it() {
     });
 }
 
+fn asked(step: &str, ask: HandsKind) -> Entry {
+    Entry::Asked { step: step.into(), attempt: 1, ask }
+}
+
+fn answered(step: &str, answer: Word) -> Entry {
+    let (by, note) = ("alice".to_owned(), Some("a\u{1b}[2J\n<b>".to_owned()));
+    Entry::Answered { step: step.into(), attempt: 1, answer, by, note, hands_on_ms: Some(60_000) }
+}
+
+fn begun(step: &str) -> Entry {
+    Entry::Begun { step: step.into(), attempt: 1, by: "bob".into() }
+}
+
+fn noted() -> Entry {
+    Entry::Noted { text: "t".into(), by: "b".into(), hands_on_ms: None }
+}
+
+fn unasked(step: &str) -> Entry {
+    Entry::Unasked { step: step.into(), carried: None }
+}
+
+#[test]
+fn a_persons_step_is_ended_by_a_persons_word_alone_from_any_process() {
+    use HandsKind::{Approval, Manual};
+    check_refused(vec![(1, asked("a", Manual)), (1, succeeded("a", 1))], "only a person can end a");
+    check_refused(vec![(1, asked("a", Manual)), (2, unknown("a", 1))], "only a person can end a");
+    check_refused(vec![(1, asked("a", Manual)), (2, started("b", 1))], "attempt 1 of a has not ended");
+    check_refused(vec![(1, asked("a", Manual)), (2, answered("b", Word::Done))], "attempt 1 of a has not ended");
+    check_refused(vec![(1, asked("a", Manual)), (1, finished())], "attempt 1 of a has not ended");
+    check_refused(vec![(1, asked("a", Manual)), (2, answered("a", Word::Refused))], "asks for no approval");
+    check_refused(vec![(1, asked("a", Approval)), (2, answered("a", Word::Failed))], "given or refused");
+    check_refused(vec![(1, asked("a", Manual)), (2, begun("a")), (3, begun("a"))], "a was begun by bob");
+    check_refused(vec![(1, asked("a", Manual)), (2, answered("a", Word::Done)), (3, begun("a"))], "no step has begun");
+    let answer_again = vec![(1, asked("a", Manual)), (2, answered("a", Word::Done)), (3, answered("a", Word::Failed))];
+    check_refused(answer_again, "no step has begun");
+    check_refused(vec![(1, started("a", 1)), (1, answered("a", Word::Done))], "a is no person's step");
+    check_refused(vec![(2, answered("a", Word::Done))], "no step has begun");
+    check_refused(vec![(1, unasked("a")), (1, unasked("a"))], "went past a before");
+    check_refused(vec![(1, asked("a", Manual)), (2, answered("a", Word::Done)), (1, unasked("a"))], "has been asked for");
+    check_refused(vec![(1, finished()), (2, noted())], "the run has finished");
+    check_refused(vec![(1, noted()), (1, Entry::Resumed {})], "this process has the run already");
+    with_each(|journal| {
+        let head = head(&four_steps(), &mark(1));
+        journal.begin(&head).unwrap();
+        let entries = [
+            (1, asked("a", Manual)),
+            (2, noted()),
+            (3, begun("a")),
+            (4, Entry::Resumed {}),
+            (5, answered("a", Word::Done)),
+            (4, started("b", 1)),
+            (6, noted()),
+            (4, succeeded("b", 1)),
+            (4, asked("c", Approval)),
+            (7, answered("c", Word::Refused)),
+            (8, Entry::Resumed {}),
+            (8, asked("d", Manual)),
+            // That nobody answered, any process can tell.
+            (9, failed("d", 1)),
+            (8, unasked("e")),
+            (8, finished()),
+        ];
+        let events: Vec<_> = entries.into_iter().zip(1..).map(|((by, entry), number)| event(&head, number, by, entry)).collect();
+        for event in &events {
+            journal.append(event).unwrap();
+        }
+        assert_eq!(journal.events(&head.run).unwrap(), events, "read back as it was said");
+    });
+}
+
+#[test]
+fn two_processes_that_answer_at_the_same_time_leave_one_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("catalog.db");
+    let head = head(&four_steps(), &mark(1));
+    let journal = sqlite(&path);
+    journal.begin(&head).unwrap();
+    journal.append(&event(&head, 1, 1, asked("a", HandsKind::Manual))).unwrap();
+    let threads: Vec<_> = (0..8)
+        .map(|n: u64| {
+            let (path, run) = (path.clone(), head.run.clone());
+            std::thread::spawn(move || {
+                let writer = Writer { journal: Arc::new(sqlite(&path)), clock: SystemClock::new(), process: mark(10 + n) };
+                let by = format!("person {n}").parse().unwrap();
+                let note = writer.note(&run, &"n".parse().unwrap(), &"carol".parse().unwrap(), None);
+                let answer = writer.answer(&run, "a", &Answer { word: Word::Done, by, note: None, hands_on: None });
+                (note.is_ok(), answer.map(|_| ()).map_err(|failure| failure.code().name))
+            })
+        })
+        .collect();
+    let results: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert!(results.iter().all(|(noted, _)| *noted), "{results:?}");
+    assert_eq!(results.iter().filter(|(_, answer)| answer.is_ok()).count(), 1, "{results:?}");
+    assert!(results.iter().all(|(_, answer)| matches!(answer, Ok(()) | Err("run.answered"))), "{results:?}");
+    let events = journal.events(&head.run).unwrap();
+    assert_eq!(events.iter().filter(|event| matches!(event.entry, Entry::Answered { .. })).count(), 1);
+    assert_eq!(events.len(), 10);
+}
+
 #[test]
 fn an_event_with_a_wrong_number_run_or_time_is_refused() {
     with_each(|journal| {
@@ -168,8 +270,9 @@ async fn a_run_goes_on_over_a_journal_that_was_closed_and_opened_again() {
     let outcome = second.live(&runbook, &head, Arc::new(sqlite(&path))).await.unwrap();
     assert_eq!(outcome.result, RunResult::Passed);
     let events = sqlite(&path).events(&head.run).unwrap();
-    assert!(matches!(&events[1].entry, Entry::Unknown { attempt: 1, .. }), "{:?}", events[1]);
-    assert!(matches!(&events[2].entry, Entry::Started { attempt: 2, .. }), "{:?}", events[2]);
+    assert!(matches!(&events[1].entry, Entry::Resumed {}), "{:?}", events[1]);
+    assert!(matches!(&events[2].entry, Entry::Unknown { attempt: 1, .. }), "{:?}", events[2]);
+    assert!(matches!(&events[3].entry, Entry::Started { attempt: 2, .. }), "{:?}", events[3]);
     first.actions.ran.clear();
 }
 

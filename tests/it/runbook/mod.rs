@@ -4,4 +4,5 @@ mod harness;
 mod journal;
 pub mod page;
 mod pause;
+mod people;
 mod properties;

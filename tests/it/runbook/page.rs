@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast::base::digest::Sha256;
 use holdfast::record::Rung;
 use holdfast::rehearsal::ACTIONS;
-use holdfast::runbook::model::{OnFailure, Runbook, Work};
+use holdfast::runbook::model::{Hands, HandsKind, OnFailure, Runbook, Work};
 
 /// Every line of `expected` is a mistake, in this order, and there is no other.
 fn check(page: &str, expected: &str) {
@@ -24,13 +24,18 @@ fn a_good_page_is_read_whole() {
     assert_eq!(runbook.objectives.rpo, None);
     assert_eq!(runbook.introduction, "Before you start.");
     assert_eq!(runbook.digest, Sha256::of(GOOD.as_bytes()));
-    let [first, second, last] = runbook.steps.as_slice() else { panic!("{:?}", runbook.steps) };
+    let [first, second, look, sign, last] = runbook.steps.as_slice() else { panic!("{:?}", runbook.steps) };
     assert_eq!(first.title, "Fetch it & look");
     assert_eq!(first.prose, "Why, and how:\n\n```sh\n# not a heading: ## nor this\nfetch it\n```\n\nAnd afterwards.");
     assert_eq!((first.work.clone(), first.rung, first.line), (Work::Action("known".into()), Some(Rung::Open), 20));
     assert_eq!((first.timeout, first.on_failure, first.durable), (Duration::from_secs(90), OnFailure::Stop, true));
     assert_eq!((second.work.clone(), second.on_failure), (Work::Command("true # \"yes\"".into()), OnFailure::Continue));
     assert!(last.always && last.rung.is_none());
+    let hands = |kind, who: &str, minutes: u64| Hands { kind, who: who.into(), expect: Duration::from_secs(minutes * 60) };
+    assert_eq!(look.hands(), Some(&hands(HandsKind::Manual, "application owner", 10)));
+    assert_eq!(sign.hands(), Some(&hands(HandsKind::Approval, "service owner", 1)));
+    assert_eq!((look.timeout, &look.acceptance.check), (Duration::from_secs(100 * 3600), &None), "it waits for a weekend");
+    assert!(first.hands().is_none() && first.acceptance.check.is_some());
 }
 
 #[test]
@@ -75,7 +80,7 @@ fn the_failure_of_a_broken_page_names_the_file_and_has_its_code() {
 fn a_page_with_windows_line_ends_reads_the_same() {
     let runbook =
         Runbook::parse(GOOD.replace('\n', "\r\n").as_bytes(), &["known"]).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    assert_eq!(runbook.steps.len(), 3);
+    assert_eq!(runbook.steps.len(), 5);
     assert_eq!(runbook.steps[0].line, 20);
 }
 
