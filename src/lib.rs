@@ -29,6 +29,7 @@ pub mod station;
 // Layer 7
 pub mod daemon;
 pub mod demo;
+pub mod doctor;
 pub mod restore;
 // Layer 8
 pub mod cli;

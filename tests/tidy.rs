@@ -7,6 +7,8 @@
 mod architecture;
 #[path = "tidy/dependencies.rs"]
 mod dependencies;
+#[path = "tidy/doctor_page.rs"]
+mod doctor_page;
 #[path = "tidy/error_page.rs"]
 mod error_page;
 #[path = "tidy/habits.rs"]

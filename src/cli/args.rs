@@ -79,6 +79,12 @@ pub enum Command {
 pub enum Answer {
     /// Take a snapshot now.
     Snapshot(Snapshot),
+    /// Examine this host: is all that it promises true?
+    ///
+    /// Every answer comes from a real request, also from those that must be
+    /// denied. Exit code 0: nothing worse than a warning; 1: an error was
+    /// found; 2: something gave no answer; 3: the configuration has mistakes.
+    Doctor,
     /// List snapshots: what each needs, and how far it has been proven.
     List,
     /// Show one snapshot with its keys, proofs and problems.

@@ -12,6 +12,7 @@ mod columns;
 pub mod completions;
 pub mod daemon;
 pub mod demo;
+pub mod doctor;
 pub mod inspect;
 mod inspect_page;
 pub mod layout;
@@ -29,6 +30,7 @@ pub mod table;
 pub mod waiting;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -147,7 +149,7 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
         Command::Man(arguments) => man::run(&arguments, json, out),
         Command::Daemon => daemon::run(&config).await,
         Command::Demo => demo::run(out, cancel.clone()).await,
-        Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, command, json, out)).await,
+        Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, &config, command, json, out)).await,
     };
     let flushed = out.flush();
     result.and_then(|exit| flushed.map(|()| exit).map_err(render::unprinted))
@@ -166,10 +168,11 @@ async fn inspect_apart(arguments: inspect::Inspect, json: bool, out: &mut dyn Wr
 }
 
 /// The commands that may be stopped at any await.
-async fn answer(station: Station, command: Answer, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
+async fn answer(station: Station, file: &Path, command: Answer, json: bool, out: &mut dyn Write) -> Result<Exit, Failure> {
     let now = station.clock.now();
     match command {
         Answer::Snapshot(arguments) => snapshot::run(&station, &arguments, json, out).await,
+        Answer::Doctor => doctor::run(station, file, json, out).await,
         Answer::List => list::print(&current(&station, json).await?, json, out, now),
         Answer::Show { id } => show::print(&current(&station, json).await?, &id, json, out, now),
         Answer::Report(arguments) => report::run(&current(&station, json).await?, &arguments, json, out),

@@ -123,6 +123,12 @@ impl Identities {
         self.recipients.iter().any(|own| sealed_to.contains(own))
     }
 
+    /// Their public halves.
+    #[must_use]
+    pub fn recipients(&self) -> &[String] {
+        &self.recipients
+    }
+
     /// `identity.not-a-recipient` for `object`: these identities cannot tell
     /// whether it opens. It names public halves only.
     #[must_use]

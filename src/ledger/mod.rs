@@ -21,6 +21,6 @@ pub mod state_lock;
 pub use chain::Head;
 pub use delivery::{Delivery, Stores, Undelivered};
 pub use entry::{Document, Entry, Finding};
-pub use outbox::{Appended, Outbox, Place};
+pub use outbox::{Appended, Backlog, Outbox, Place};
 pub use read::{History, Ledger};
 pub use state_lock::StateLock;

@@ -1,7 +1,9 @@
 //! The outbox: where a record gets its place in its signer's chain, and waits.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::chain::Head;
@@ -56,6 +58,16 @@ pub struct Appended {
     pub signature: String,
 }
 
+/// Records that wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backlog {
+    pub records: usize,
+    /// When the oldest came in, or last got to one of its stores.
+    pub oldest: Timestamp,
+    /// Stores that lack at least one.
+    pub places: BTreeSet<Place>,
+}
+
 impl Outbox {
     /// Opens the outbox of a state directory, making it where it is missing.
     pub fn open(state: &Path) -> Result<Self, Failure> {
@@ -99,6 +111,24 @@ impl Outbox {
     /// directory that was lost or set back. A chain that is further stays.
     pub fn resume(&self, signer: &Principal, head: Head) -> Result<(), Failure> {
         self.spool.lock()?.raise(signer, head)
+    }
+
+    /// What waits, for whom and since when; none where every store has
+    /// everything. Blocks its thread.
+    ///
+    /// # Errors
+    /// `state.unusable`.
+    pub fn backlog(&self) -> Result<Option<Backlog>, Failure> {
+        let mut backlog: Option<Backlog> = None;
+        for ordinal in self.spool.list()? {
+            // Gone by now: it was delivered meanwhile.
+            let (Some(waiting), Some(since)) = (self.spool.read(ordinal)?, self.spool.since(ordinal)) else { continue };
+            let backlog = backlog.get_or_insert(Backlog { records: 0, oldest: since, places: BTreeSet::new() });
+            backlog.records += 1;
+            backlog.oldest = backlog.oldest.min(since);
+            backlog.places.extend(waiting.destinations.iter().map(|destination| destination.place));
+        }
+        Ok(backlog)
     }
 
     /// How many records wait for at least one store.

@@ -15,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,11 @@ impl Spool {
             }
             waiting => Ok(waiting),
         }
+    }
+
+    /// When a file was written last; `None` where it is gone.
+    pub fn since(&self, ordinal: u64) -> Option<Timestamp> {
+        Timestamp::try_from(fs::metadata(self.path(ordinal)).ok()?.modified().ok()?).ok()
     }
 
     fn path(&self, ordinal: u64) -> PathBuf {

@@ -19,7 +19,7 @@ use crate::record::receipt::Receipt;
 use crate::scan::capture::MemfdSink;
 
 /// The kinds of record that a snapshot signs.
-const SIGNED_HERE: [&str; 4] = [Manifest::NAMESPACE, Receipt::NAMESPACE, HostRecord::NAMESPACE, EscrowRecord::NAMESPACE];
+pub const SIGNED_HERE: [&str; 4] = [Manifest::NAMESPACE, Receipt::NAMESPACE, HostRecord::NAMESPACE, EscrowRecord::NAMESPACE];
 
 /// What is asked of a snapshot.
 #[derive(Debug, Clone, Copy, Default)]

@@ -9,6 +9,7 @@ mod catalog;
 mod config;
 mod daemon;
 mod data;
+mod doctor;
 mod encryption_config;
 mod etcd_image;
 mod inspect;

@@ -1,0 +1,178 @@
+//! Every stable code that `holdfast doctor` can answer with, how bad it is, what
+//! it means and what to do. `docs/doctor.md` is generated from this table by a
+//! test. Where a check meets a failure that every command would meet, it answers
+//! with that failure's own code.
+
+use super::finding::Status;
+
+/// A stable code of a finding.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Code {
+    /// `doctor.area.what`, never changed once released.
+    pub name: &'static str,
+    pub status: Status,
+    pub meaning: &'static str,
+    /// The one thing to do next; empty where there is nothing to do.
+    pub next: &'static str,
+}
+
+macro_rules! codes {
+    ($($ident:ident = $name:literal, $status:ident, $meaning:literal, $next:literal;)*) => {
+        $(pub const $ident: Code = Code { name: $name, status: Status::$status, meaning: $meaning, next: $next };)*
+
+        /// All codes, in the order of this file.
+        pub const ALL: &[&Code] = &[$(&$ident),*];
+    };
+}
+
+codes! {
+    NO_ANSWER = "doctor.no-answer", Unknown,
+        "a check got no answer in time",
+        "find out what hangs, and run holdfast doctor again";
+
+    CONFIG_NOTE = "doctor.config.note", Note,
+        "the configuration allows something that weakens a promise",
+        "";
+    CONFIG_EXAMPLE = "doctor.config.example-recipient", Error,
+        "a recipient is still that of config.example.toml: nobody can open what is sealed to it",
+        "make an identity with age-keygen, and put its recipient there";
+    CONFIG_BOTH_ROLES = "doctor.config.both-roles", Warning,
+        "one host takes snapshots and opens them: whoever is root on it reads every snapshot and every key",
+        "rehearse on another host, which has no way to etcd, and remove the identity files here";
+    CONFIG_READS_EVERYTHING = "doctor.config.reads-everything", Note,
+        "a rehearsal host can read every snapshot and every key while its identity files are there",
+        "guard it like the control plane itself";
+    CONFIG_HALF_REHEARSAL = "doctor.config.half-rehearsal", Warning,
+        "one of the two identity files is set: nothing can be rehearsed with one alone",
+        "set both identity_file keys on a rehearsal host, and neither elsewhere";
+    CONFIG_READER = "doctor.config.reader", Note,
+        "this host neither takes snapshots nor rehearses them",
+        "";
+    FILE_MISSING = "doctor.config.file-missing", Error,
+        "a file that the configuration names cannot be read",
+        "put it there, or correct the key that names it";
+    SECRET_READABLE = "doctor.config.secret-readable", Warning,
+        "users other than its owner can read a file that holds a secret",
+        "take the rights away with chmod 600";
+    TRUST_WRITABLE = "doctor.config.trust-writable", Error,
+        "users other than its owner can change a file that says whom to believe",
+        "take the right away with chmod go-w";
+    STATE_MISSING = "doctor.state.missing", Warning,
+        "the state directory is not there yet: the first command that needs it makes it, if it may",
+        "make it with install -d -m 700, owned by the user that runs holdfast";
+    STATE_UNWRITABLE = "doctor.state.unwritable", Error,
+        "nothing can be written in the state directory",
+        "give it to the user that runs holdfast, on a file system that is mounted read-write";
+    STATE_OPEN = "doctor.state.open-to-others", Warning,
+        "other users can write in the state directory, and so decide what this host says next",
+        "take the right away with chmod go-w";
+    SPACE_LOW = "doctor.space.low", Warning,
+        "a file system has little room left for what holdfast keeps there",
+        "make room, or move the directory";
+    SPACE_FULL = "doctor.space.full", Error,
+        "a file system has no room left for what holdfast keeps there",
+        "make room, or move the directory";
+    STATE_HELD = "doctor.state.held", Note,
+        "a process holds a lock in the state directory",
+        "";
+
+    KEY_WEAK = "doctor.keys.weak", Warning,
+        "an encryption key is text: it can be guessed, and so can its fingerprint",
+        "rotate to a key of random bytes: head -c 32 /dev/urandom | base64";
+    KEY_NOT_IN_ESCROW = "doctor.keys.not-in-escrow", Error,
+        "the API server encrypts with a key that escrow does not have",
+        "run holdfast snapshot, which deposits it; if it was deposited, let holdfast doctor read the ledger";
+    KEY_LOST = "doctor.keys.lost", Error,
+        "a rehearsal did not find the key in escrow, and nobody deposited it since",
+        "run holdfast snapshot on a host that has the key, which deposits it again";
+    KEY_NEEDED = "doctor.keys.needed", Error,
+        "snapshots need a key that escrow does not have",
+        "find the key (an old EncryptionConfiguration, another control-plane host) and put it in the file: the next snapshot deposits it";
+    KEY_OTHER_RECIPIENTS = "doctor.keys.other-recipients", Warning,
+        "a key lies in escrow for other recipients than those configured",
+        "run holdfast snapshot, which deposits it for the present ones";
+    KEY_OTHER_STORE = "doctor.keys.other-store", Warning,
+        "a key was deposited in another store than the one that is escrow now",
+        "run holdfast snapshot, which deposits it where escrow is now";
+    KEY_EXTERNAL = "doctor.keys.external", Note,
+        "a key cannot leave its service: a restore needs that service",
+        "keep the service's own backup as long as the snapshots";
+    NO_ENCRYPTION = "doctor.keys.no-encryption", Note,
+        "no EncryptionConfiguration is configured: Secrets lie in etcd, and in each snapshot before it is sealed, in clear",
+        "where the API server encrypts at rest, set backup.encryption_config to its file";
+    SIGNS_NOTHING = "doctor.keys.signs-nothing", Error,
+        "this host has no signing key, and what it does must be signed",
+        "make one with ssh-keygen -t ed25519 -N '', set host.signing_key, and add its line to allowed_signers on every host";
+    IDENTITY_FOREIGN = "doctor.keys.identity-foreign", Error,
+        "an identity opens nothing of what is sealed",
+        "name the identity file whose recipients the control-plane hosts seal to";
+    IDENTITY_SHARED = "doctor.keys.identity-shared", Error,
+        "one identity opens snapshots and keys",
+        "make a second identity with age-keygen, for escrow alone";
+    RECIPIENT_SHARED = "doctor.keys.recipient-shared", Error,
+        "a snapshot and a key in escrow are sealed to the same recipient",
+        "give escrow recipients of its own on the host that sealed them, and take a snapshot there";
+
+    LEDGER_FINDING = "doctor.ledger.finding", Error,
+        "something in the ledger is not believed, or is missing from it",
+        "holdfast list names all of it; find out who wrote there";
+    LEDGER_WAITING = "doctor.ledger.waiting", Warning,
+        "records wait in the outbox of this host: other hosts do not know of them",
+        "mend the store that does not take them; the next snapshot, rehearsal or daemon round delivers them";
+    NO_SNAPSHOT = "doctor.ledger.no-snapshot", Warning,
+        "the ledger has no snapshot of this cluster",
+        "take one with holdfast snapshot";
+    SNAPSHOT_OLD = "doctor.ledger.snapshot-old", Error,
+        "the newest good snapshot is older than it should be",
+        "run holdfast snapshot and read why it fails";
+    NOT_RESTORABLE = "doctor.ledger.not-restorable", Error,
+        "the newest snapshot cannot be restored",
+        "holdfast show latest says what is missing";
+    NEVER_PROVEN = "doctor.ledger.never-proven", Warning,
+        "no rehearsal has shown that a snapshot can be restored",
+        "run holdfast rehearse on the rehearsal host";
+    PROOF_OLD = "doctor.ledger.proof-old", Warning,
+        "the last proven restore is long ago",
+        "run holdfast rehearse on the rehearsal host, and read why its timer does not";
+
+    CLOCK_NOT_TOLD = "doctor.clocks.not-told", Note,
+        "nothing here tells whether the clock is synchronised",
+        "run an NTP client such as chrony or systemd-timesyncd";
+    CLOCK_OFF = "doctor.clocks.off", Warning,
+        "this host's clock differs from another by more than a minute",
+        "find out which of the two is wrong, and synchronise it";
+    CLOCK_WRONG = "doctor.clocks.wrong", Error,
+        "this host's clock differs from another by more than ten minutes: snapshots are suspect, certificates look invalid",
+        "find out which of the two is wrong, and synchronise it";
+
+    NO_FENCE = "doctor.tools.no-fence", Warning,
+        "this machine raises no fence: a rehearsal runs without one, and its report says so",
+        "run rehearsals as root with util-linux and iproute2 installed";
+    FENCE_REQUIRED = "doctor.tools.fence-required", Error,
+        "this machine raises no fence, and rehearsal.fence requires one",
+        "run rehearsals as root with util-linux and iproute2 installed";
+    FENCE_OFF = "doctor.tools.fence-off", Note,
+        "rehearsals run without a fence, as configured",
+        "set rehearsal.fence = \"auto\" where the machine allows it";
+    MEMORY_SWAPS = "doctor.tools.memory-swaps", Warning,
+        "an opened image may reach the swap space: the limit on locked memory is smaller than it",
+        "raise the limit (LimitMEMLOCK= of the unit, ulimit -l), or switch swap off";
+    MEMORY_SHORT = "doctor.tools.memory-short", Warning,
+        "less memory is free than an image needs",
+        "give the host memory for the image and what else runs there";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_is_there_once_and_what_is_bad_says_what_to_do() {
+        for (at, code) in ALL.iter().enumerate() {
+            assert!(ALL[..at].iter().all(|other| other.name != code.name), "{}", code.name);
+            assert!(code.name.starts_with("doctor.") && !code.meaning.is_empty(), "{}", code.name);
+            assert!(!code.next.is_empty() || code.status == Status::Note, "{}", code.name);
+            assert!(!matches!(code.status, Status::Ok | Status::NotApplicable), "{}", code.name);
+        }
+    }
+}
