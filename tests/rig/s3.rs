@@ -13,11 +13,11 @@ use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region, RequestChecksumCa
 use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
 use aws_smithy_http_client::Builder;
 use aws_smithy_http_client::tls::{self, TlsContext, TrustStore};
-use holdfast::base::clock::{Clock, SystemClock};
 use holdfast::base::entropy::{Entropy, OsEntropy};
-use holdfast::rehearsal::pki::Authority;
 use holdfast::sandbox::{Command, Fencing, Places, Process, Program, Sandbox, Versions, tools};
 use serde_json::{Value, json};
+
+use super::certificates::{Authority, Wanted};
 
 const VERSITYGW: Program = Program { name: "versitygw", version_arguments: &["--version"] };
 const REGION: &str = "us-east-1";
@@ -54,28 +54,43 @@ pub struct S3Server {
     root: Credential,
     users: BTreeMap<String, Credential>,
     authority: Option<Authority>,
+    certificate: Days,
+    /// For objects, on a file system of their own.
+    room: Option<u64>,
     policies: BTreeMap<String, Vec<Value>>,
     // Dropped last: what runs writes into it.
     folder: tempfile::TempDir,
 }
 
+/// From and to when the server's certificate is good, counted from now.
+type Days = (i64, i64);
+
 impl S3Server {
     /// Starts one without TLS.
     pub async fn start() -> Self {
-        Self::start_with(None).await
+        Self::start_with(None, (-1, 2), None).await
     }
 
     /// Starts one whose certificate a private authority signed.
     pub async fn start_with_tls() -> Self {
-        let authority = Authority::new("object-store-ca", SystemClock::new().now()).unwrap();
-        Self::start_with(Some(authority)).await
+        Self::start_with(Some(Authority::new("object-store-ca")), (-1, 2), None).await
     }
 
-    async fn start_with(authority: Option<Authority>) -> Self {
+    /// Starts one whose certificate was good until yesterday.
+    pub async fn start_with_an_expired_certificate() -> Self {
+        Self::start_with(Some(Authority::new("object-store-ca")), (-30, -1), None).await
+    }
+
+    /// Starts one whose disk holds so many bytes.
+    pub async fn start_with_room(bytes: u64) -> Self {
+        Self::start_with(None, (-1, 2), Some(bytes)).await
+    }
+
+    async fn start_with(authority: Option<Authority>, certificate: Days, room: Option<u64>) -> Self {
         // `main` does this in the program; here nobody did.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
-        for name in ["objects", "versions", "iam", "pki"] {
+        for name in ["objects", "versions", "metadata", "iam", "pki"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         let places = Places::usual(None, |name| std::env::var_os(name));
@@ -84,7 +99,8 @@ impl S3Server {
         let port = sandbox.free_port().unwrap();
         let root = Credential { access: "root".to_owned(), secret: OsEntropy.hex(32) };
         let (users, policies) = (BTreeMap::new(), BTreeMap::new());
-        let mut server = Self { process: None, sandbox, program, port, root, users, authority, policies, folder };
+        let mut server =
+            Self { process: None, sandbox, program, port, root, users, authority, certificate, room, policies, folder };
         server.write_pki();
         server.write_users();
         for attempt in 1..=PORT_ATTEMPTS {
@@ -99,10 +115,11 @@ impl S3Server {
 
     fn write_pki(&self) {
         let Some(authority) = &self.authority else { return };
-        let leaf = authority.server("object-store").unwrap();
+        let (from_day, to_day) = self.certificate;
+        let leaf = authority.leaf(&Wanted { from_day, to_day, ..Wanted::default() });
         fs::write(self.pki("ca.crt"), authority.certificate()).unwrap();
         fs::write(self.pki("server.crt"), &leaf.certificate).unwrap();
-        fs::write(self.pki("server.key"), leaf.key.expose().as_bytes()).unwrap();
+        fs::write(self.pki("server.key"), &leaf.key).unwrap();
     }
 
     fn write_users(&self) {
@@ -127,12 +144,31 @@ impl S3Server {
             arguments.push(format!("--cert={}", self.pki("server.crt").display()));
             arguments.push(format!("--key={}", self.pki("server.key").display()));
         }
-        arguments.extend(["posix".to_owned(), format!("--versioning-dir={}", below("versions")), below("objects")]);
-        let process = self.sandbox.start(Command::new("versitygw", &self.program).args(arguments)).await.unwrap();
+        let beside = match self.room {
+            None => format!("--versioning-dir={}", below("versions")),
+            // What the server notes of objects is not what fills the disk.
+            Some(_) => format!("--sidecar={}", below("metadata")),
+        };
+        arguments.extend(["posix".to_owned(), beside, below("objects")]);
+        let command = match self.room {
+            None => Command::new("versitygw", &self.program).args(arguments),
+            // In a mount namespace of its own, so that nothing is left mounted.
+            Some(bytes) => {
+                let script = format!("mount -t tmpfs -o size={bytes} objects '{}' && exec \"$0\" \"$@\"", below("objects"));
+                let unshare = ["--map-root-user", "--mount", "sh", "-c", &script].map(str::to_owned);
+                Command::new("versitygw", "unshare").args(unshare).args([&self.program]).args(arguments)
+            }
+        };
+        let process = self.sandbox.start(command).await.unwrap();
         let client = self.root_client();
+        let is_expired = self.certificate.1 < 0;
         let answers = async {
-            while client.list_buckets().send().await.is_err() {
-                tokio::task::yield_now().await
+            // Nobody trusts an expired certificate, and what listens will answer.
+            while match is_expired {
+                true => tokio::net::TcpStream::connect(self.address()).await.is_err(),
+                false => client.list_buckets().send().await.is_err(),
+            } {
+                tokio::task::yield_now().await;
             }
         };
         match process.until(answers, READY_LIMIT).await {

@@ -4,12 +4,12 @@ use aws_sdk_s3::Client;
 
 use super::trouble::Trouble;
 use super::watch::Watch;
-use super::{ErrorKind, Listed, Prefix, S3Store};
+use super::{Bucket, ErrorKind, Listed, Prefix};
 
 /// More objects than a century of hourly snapshots makes; a listing is held in memory.
 const MOST_LISTED: usize = 5_000_000;
 
-impl S3Store {
+impl Bucket {
     /// Names that no object of ours can have are not ours.
     pub(super) async fn list_objects(&self, prefix: &Prefix) -> Result<Vec<Listed>, Trouble> {
         let mut listed: Vec<Listed> = Vec::new();

@@ -7,9 +7,12 @@
 //!
 //! Invariants: a put needs `PutObject` (and `AbortMultipartUpload`, to clean up)
 //! and no other right; an object appears with the last request, or not at all;
-//! what was begun and fails or is dropped is aborted. An abort is one request:
-//! a server that is gone when it is sent, or a process that is killed, leaves
-//! parts that nobody sees and that a lifecycle rule of the bucket removes.
+//! what was begun and fails or is dropped is aborted.
+//!
+//! What cannot be promised: a put that is dropped while its last request is on
+//! the way may still appear, whole, under a name that nothing mentions. A server
+//! that is gone when an upload is to be aborted, or a process that is killed,
+//! leaves parts that nobody sees; a lifecycle rule of the bucket removes them.
 //!
 //! Names are never reused by holdfast, so a condition (`If-None-Match: *`) is a
 //! second line. Where a request's answer was lost and the next try of the same
@@ -39,9 +42,15 @@ use crate::config::S3Config;
 use connection::Connections;
 use trouble::Trouble;
 
-/// One bucket.
+/// One bucket as a store.
 #[derive(Debug)]
 pub struct S3Store {
+    bucket: Arc<Bucket>,
+}
+
+/// What requests need.
+#[derive(Debug)]
+struct Bucket {
     config: Arc<S3Config>,
     connections: Connections,
     /// Does the server know `If-None-Match`? Until it says that it does not.
@@ -53,7 +62,8 @@ impl S3Store {
     #[must_use]
     pub fn of(config: &S3Config) -> Self {
         let config = Arc::new(config.clone());
-        Self { connections: Connections::new(config.clone()), config, conditional: AtomicBool::new(true) }
+        let connections = Connections::new(config.clone());
+        Self { bucket: Arc::new(Bucket { config, connections, conditional: AtomicBool::new(true) }) }
     }
 
     fn error(&self, operation: &'static str, object: &str, trouble: Trouble) -> StoreError {
@@ -63,7 +73,9 @@ impl S3Store {
         };
         StoreError { kind: trouble.kind, operation, object, source: Some(trouble.cause.into()) }
     }
+}
 
+impl Bucket {
     fn condition(&self) -> Option<String> {
         self.conditional.load(Ordering::Relaxed).then(|| "*".to_owned())
     }
@@ -72,12 +84,10 @@ impl S3Store {
 #[async_trait]
 impl Store for S3Store {
     fn describe(&self) -> String {
-        let endpoint = self
-            .config
-            .endpoint
-            .as_deref()
-            .map_or("aws", |endpoint| endpoint.split_once("://").map_or(endpoint, |(_, authority)| authority));
-        format!("s3 {endpoint}/{}", self.config.bucket)
+        let config = &self.bucket.config;
+        let authority =
+            |endpoint: &str| endpoint.split_once("://").map_or_else(|| endpoint.to_owned(), |(_, host)| host.to_owned());
+        format!("s3 {}/{}", config.endpoint.as_deref().map_or_else(|| "aws".to_owned(), authority), config.bucket)
     }
 
     async fn put(
@@ -86,14 +96,14 @@ impl Store for S3Store {
         body: &mut (dyn AsyncRead + Send + Unpin),
         options: &PutOptions,
     ) -> Result<Stored, StoreError> {
-        self.put_object(key, body, options).await.map_err(|trouble| self.error("put", key.as_str(), trouble))
+        self.bucket.put_object(key, body, options).await.map_err(|trouble| self.error("put", key.as_str(), trouble))
     }
 
     async fn open(&self, key: &Key, version: Option<&VersionId>, range: Option<Range<u64>>) -> Result<Reader, StoreError> {
-        self.read_object(key, version, range).await.map_err(|trouble| self.error("open", key.as_str(), trouble))
+        self.bucket.read_object(key, version, range).await.map_err(|trouble| self.error("open", key.as_str(), trouble))
     }
 
     async fn list(&self, prefix: &Prefix) -> Result<Vec<Listed>, StoreError> {
-        self.list_objects(prefix).await.map_err(|trouble| self.error("list", prefix.as_str(), trouble))
+        self.bucket.list_objects(prefix).await.map_err(|trouble| self.error("list", prefix.as_str(), trouble))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::ByteStream;
-use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
+use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -16,8 +16,8 @@ use super::connection;
 use super::put::{Body, MOST_PARTS, Placed, must_be_s3, version};
 use super::trouble::Trouble;
 use super::watch::Watch;
-use super::{ErrorKind, Key, S3Store};
-use crate::config::S3Config;
+use super::{Bucket, ErrorKind, Key};
+use crate::config::{Checksums, S3Config};
 
 /// Enough to keep a line busy while the next part fills; each costs its memory.
 const PARTS_IN_FLIGHT: usize = 3;
@@ -25,8 +25,13 @@ const PARTS_IN_FLIGHT: usize = 3;
 /// For the one request that removes the parts. Whoever waits for it has failed already.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
-impl S3Store {
-    pub(super) async fn put_parts(&self, key: &Key, first: Bytes, body: &mut Body<'_>) -> Result<Placed, Trouble> {
+/// How often, and how long apart: a server notices within this time that the
+/// connection of a part was closed.
+const ABORTS_AFTER_A_DROP: u32 = 5;
+const BETWEEN_ABORTS: Duration = Duration::from_millis(200);
+
+impl Bucket {
+    pub(super) async fn put_parts(self: &Arc<Self>, key: &Key, first: Bytes, body: &mut Body<'_>) -> Result<Placed, Trouble> {
         let upload = self.begin(key).await?;
         match self.fill(&upload, first, body).await {
             Ok(placed) => {
@@ -40,31 +45,46 @@ impl S3Store {
         }
     }
 
-    async fn begin(&self, key: &Key) -> Result<Upload, Trouble> {
-        let watch = Watch::over("CreateMultipartUpload", key.as_str());
-        let begun = self.request(|client: Client| {
-            let create = client.create_multipart_upload().bucket(&self.config.bucket).key(key.as_str());
-            create.customize().interceptor(watch.clone()).send()
+    /// In a task of its own: a put that is dropped meanwhile has an upload to
+    /// abort when the answer comes.
+    async fn begin(self: &Arc<Self>, key: &Key) -> Result<Upload, Trouble> {
+        let (bucket, key) = (self.clone(), key.clone());
+        let begun = tokio::spawn(async move {
+            let watch = Watch::over("CreateMultipartUpload", key.as_str());
+            // What the client sends with each part has to be announced.
+            let checksums = (bucket.config.checksums == Checksums::WhenSupported).then_some(ChecksumAlgorithm::Crc32);
+            let begun = bucket.request(|client: Client| {
+                let create = client.create_multipart_upload().bucket(&bucket.config.bucket).key(key.as_str());
+                create.set_checksum_algorithm(checksums.clone()).customize().interceptor(watch.clone()).send()
+            });
+            let id = begun.await?.upload_id.filter(|id| !id.is_empty());
+            let id = id.ok_or_else(|| Trouble::new(ErrorKind::Broken, "an upload without an id: this is no S3 server"))?;
+            Ok(Upload { config: bucket.config.clone(), key, id, is_open: true })
         });
-        let id = begun.await?.upload_id.filter(|id| !id.is_empty());
-        let id = id.ok_or_else(|| Trouble::new(ErrorKind::Broken, "an upload without an id: this is no S3 server"))?;
-        Ok(Upload { config: self.config.clone(), key: key.clone(), id, is_open: true })
+        begun.await.unwrap_or_else(|e| Err(Trouble::new(ErrorKind::Broken, e)))
     }
 
     async fn fill(&self, upload: &Upload, first: Bytes, body: &mut Body<'_>) -> Result<Placed, Trouble> {
         let mut on_their_way = FuturesUnordered::from_iter([self.send(upload, 1, first)]);
         let (mut sent, mut ended, mut done) = (1_u64, false, Vec::new());
         while !ended || !on_their_way.is_empty() {
-            tokio::select! {
-                Some(part) = on_their_way.next() => done.push(part?),
-                part = body.next_part(), if !ended && on_their_way.len() < PARTS_IN_FLIGHT => {
-                    let (part, is_last) = part?;
+            let next = tokio::select! {
+                Some(part) = on_their_way.next() => part.map(|part| done.push(part)),
+                part = body.next_part(), if !ended && on_their_way.len() < PARTS_IN_FLIGHT => part.and_then(|(part, is_last)| {
                     (ended, sent) = (is_last, sent + 1);
                     if sent > MOST_PARTS {
-                        return Err(Trouble::new(ErrorKind::Full, format!("more than {MOST_PARTS} parts; raise part_size of the store")));
+                        let cause = format!("more than {MOST_PARTS} parts; raise part_size of the store");
+                        return Err(Trouble::new(ErrorKind::Full, cause));
                     }
                     on_their_way.push(self.send(upload, sent, part));
-                }
+                    Ok(())
+                }),
+            };
+            if let Err(trouble) = next {
+                // A part that arrives after the abort would stay.
+                let rest = async { while on_their_way.next().await.is_some() {} };
+                let _ended = tokio::time::timeout(ABORT_LIMIT, rest).await;
+                return Err(trouble);
             }
         }
         done.sort_by_key(|part| part.part_number());
@@ -80,8 +100,8 @@ impl S3Store {
         });
         let output = sent.await.map_err(not_the_object)?;
         must_be_s3(output.e_tag())?;
-        let part = CompletedPart::builder().part_number(number).set_e_tag(output.e_tag).set_checksum_crc32(output.checksum_crc32);
-        Ok(part.set_checksum_crc64_nvme(output.checksum_crc64_nvme).build())
+        let part = CompletedPart::builder().part_number(number).set_e_tag(output.e_tag);
+        Ok(part.set_checksum_crc32(output.checksum_crc32).build())
     }
 
     /// Gives the object its name. A server that answers 200 and an error has
@@ -153,9 +173,9 @@ impl Upload {
 
     /// Waits for the answer, within limits. What cannot be removed is left to
     /// the bucket's lifecycle rule, and said.
-    async fn abort(mut self, store: &S3Store) {
+    async fn abort(mut self, bucket: &Bucket) {
         let watch = Watch::over("AbortMultipartUpload", self.key.as_str());
-        let aborted = store.request(|client: Client| self.request(&client).customize().interceptor(watch.clone()).send());
+        let aborted = bucket.request(|client: Client| self.request(&client).customize().interceptor(watch.clone()).send());
         let aborted = tokio::time::timeout(ABORT_LIMIT, aborted).await;
         self.is_open = false;
         match aborted {
@@ -173,6 +193,23 @@ impl Upload {
         client.abort_multipart_upload().bucket(&self.config.bucket).key(self.key.as_str()).upload_id(&self.id)
     }
 
+    /// Parts were on their way when the put was dropped, and one may arrive after
+    /// an abort that succeeded: aborts are sent until the server knows no such upload.
+    async fn until_gone(&self, client: Client) -> bool {
+        let mut answered = false;
+        for _ in 0..ABORTS_AFTER_A_DROP {
+            match self.request(&client).send().await.map_err(Trouble::from) {
+                Ok(_) => answered = true,
+                Err(trouble) if trouble.is("NoSuchUpload") => return true,
+                // As versitygw does while it writes a part.
+                Err(trouble) if trouble.kind == ErrorKind::Transient => {}
+                Err(_) => return false,
+            }
+            tokio::time::sleep(BETWEEN_ABORTS).await;
+        }
+        answered
+    }
+
     fn told(&self, cause: &dyn std::fmt::Display) {
         tracing::warn!(object = self.key.as_str(), %cause, "parts of an upload stay in the store until its lifecycle rule removes them");
     }
@@ -187,11 +224,11 @@ impl Drop for Upload {
         }
         let upload = Self { config: self.config.clone(), key: self.key.clone(), id: self.id.clone(), is_open: false };
         let abort = move || {
-            let sent = connection::apart(&upload.config, |client| {
-                let request = upload.request(&client);
-                async move { tokio::time::timeout(ABORT_LIMIT, request.send()).await.is_ok_and(|answer| answer.is_ok()) }
+            let gone = connection::apart(&upload.config, |client| {
+                let until_gone = upload.until_gone(client);
+                async { tokio::time::timeout(ABORT_LIMIT, until_gone).await.unwrap_or(false) }
             });
-            if !sent {
+            if !gone {
                 upload.told(&"the put was dropped, and the store did not answer");
             }
         };

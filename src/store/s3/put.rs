@@ -1,5 +1,7 @@
 //! Putting an object: one request where the body fits a part.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use sha2::Digest as _;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -10,7 +12,7 @@ use aws_sdk_s3::primitives::ByteStream;
 
 use super::trouble::Trouble;
 use super::watch::Watch;
-use super::{ErrorKind, Key, PutOptions, S3Store, Stored, VersionId};
+use super::{Bucket, ErrorKind, Key, PutOptions, Stored, VersionId};
 use crate::base::digest::Sha256;
 
 /// What S3 knows.
@@ -26,13 +28,15 @@ pub(super) struct Placed {
     pub watch: Watch,
 }
 
-impl S3Store {
+impl Bucket {
     pub(super) async fn put_object(
-        &self,
+        self: &Arc<Self>,
         key: &Key,
         body: &mut (dyn AsyncRead + Send + Unpin),
         options: &PutOptions,
     ) -> Result<Stored, Trouble> {
+        // Before the body is drawn: who has no credential need not stream an image.
+        self.connections.current().await?;
         let mut body = Body::new(body, part_size(self.config.part_size, options)?);
         let (first, is_last) = body.next_part().await?;
         let placed = match is_last {

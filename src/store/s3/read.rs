@@ -14,13 +14,13 @@ use tokio::time::{Instant, Sleep};
 use super::put::must_be_s3;
 use super::trouble::{Trouble, printable};
 use super::watch::Watch;
-use super::{ErrorKind, Key, Reader, S3Store, VersionId};
+use super::{Bucket, ErrorKind, Key, Reader, VersionId};
 use crate::base::failure::chain;
 
 /// Servers keep places in signed numbers; no object is as long.
 const FARTHEST: u64 = 1 << 60;
 
-impl S3Store {
+impl Bucket {
     pub(super) async fn read_object(
         &self,
         key: &Key,

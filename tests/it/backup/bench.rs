@@ -92,8 +92,18 @@ impl Bench {
         // A writer's credentials: put on snapshots and escrow, nothing else.
         let snapshots: Arc<dyn Store> = Arc::new(PutOnly::new(self.snapshots.clone()));
         let escrow: Arc<dyn Store> = Arc::new(PutOnly::new(self.escrow.clone()));
-        let stores =
-            Stores { snapshots: Some(snapshots.clone()), escrow: Some(escrow.clone()), ledger: Some(self.ledger.clone()) };
+        self.take_into(source, snapshots, escrow, self.ledger.clone()).await
+    }
+
+    /// Into other stores than those of the bench.
+    pub async fn take_into(
+        &self,
+        source: &dyn Source,
+        snapshots: Arc<dyn Store>,
+        escrow: Arc<dyn Store>,
+        ledger: Arc<dyn Store>,
+    ) -> Result<Taken, Failure> {
+        let stores = Stores { snapshots: Some(snapshots.clone()), escrow: Some(escrow.clone()), ledger: Some(ledger) };
         let host = BackupHost {
             config: &self.config,
             source,

@@ -4,7 +4,7 @@ mod contract;
 mod fs;
 mod layers;
 mod retry;
-mod s3;
+pub mod s3;
 
 use std::sync::Arc;
 

@@ -1,5 +1,11 @@
 //! The S3 store against a real server with users and bucket policies.
 
+mod credentials;
+mod failures;
+mod rights;
+mod script;
+mod scripted;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +16,7 @@ use holdfast::store::Store;
 use holdfast::store::s3::S3Store;
 
 use super::shared;
-use crate::rig::s3::{Grant, S3Server};
+use crate::rig::s3::{Credential, Grant, S3Server};
 
 /// The smallest that S3 takes, so that bodies of tests have several.
 pub const PART: u64 = 5 << 20;
@@ -30,17 +36,27 @@ impl Site {
         Self::with(S3Server::start_with_tls().await).await
     }
 
-    async fn with(mut server: S3Server) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+    async fn with(server: S3Server) -> Self {
+        let mut site = Self::empty(server);
         for (bucket, versioned) in [("plain", false), ("versioned", true)] {
-            server.bucket(bucket, versioned).await;
-            for (name, grant) in [("writer", Grant::Write), ("reader", Grant::Read)] {
-                let user = server.user(&format!("{bucket}-{name}"));
-                user.write(&folder.path().join(format!("{bucket}-{name}")));
-                server.grant(bucket, &user, grant).await;
-            }
+            site.server.bucket(bucket, versioned).await;
+            site.user(bucket, &format!("{bucket}-writer"), Grant::Write).await;
+            site.user(bucket, &format!("{bucket}-reader"), Grant::Read).await;
         }
-        Self { server, folder }
+        site
+    }
+
+    /// A server without buckets.
+    pub fn empty(server: S3Server) -> Self {
+        Self { server, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Makes a user who may do this in the bucket, and the file of its credential.
+    pub async fn user(&mut self, bucket: &str, name: &str, grant: Grant) -> Credential {
+        let user = self.server.user(name);
+        user.write(&self.file(name));
+        self.server.grant(bucket, &user, grant).await;
+        user
     }
 
     pub fn writer(&self, bucket: &str) -> Arc<dyn Store> {
