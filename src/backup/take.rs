@@ -14,6 +14,7 @@ use crate::base::entropy::Entropy;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::ids::{Fingerprint, Lineage, SnapshotId};
+use crate::base::progress::{Progress, Stage};
 use crate::base::units::human_duration;
 use crate::config::Config;
 use crate::escrow::deposit::Depositor;
@@ -55,6 +56,7 @@ pub struct BackupHost<'a> {
     pub known: &'a Known,
     pub clock: &'a dyn Clock,
     pub entropy: &'a dyn Entropy,
+    pub progress: &'a dyn Progress,
 }
 
 /// Earlier records, so that the same deposit is not made twice.
@@ -199,9 +201,16 @@ async fn stream_and_store(
     let options = PutOptions { expected_bytes: Some(choice.member.db_bytes) };
     // Moved in, so that a put that fails drops the body and thereby ends the stream.
     let storing = async move { host.snapshots.put(&key, body.as_mut(), &options).await };
-    let both = futures::future::join(drain(host, endpoint, stream, pipeline, readings), storing);
+    let streaming = host.progress.stage("streaming", Some(choice.member.db_bytes));
+    let draining = async {
+        let drained = drain(host, endpoint, stream, pipeline, readings, streaming).await;
+        // What the store has not taken yet is all that is waited for.
+        (drained, host.progress.stage("storing the rest", None))
+    };
+    let both = futures::future::join(draining, storing);
     let limit = total_timeout(host) * 2;
-    match tokio::time::timeout(limit, both).await {
+    let ended = tokio::time::timeout(limit, both).await.map(|((drained, _), stored)| (drained, stored));
+    match ended {
         Ok((Ok((image, captured, readings)), Ok(object))) => Ok(Streamed { image, captured, object, readings }),
         // The put failed only because the stream did.
         Ok((Err(failure), Err(error))) if error.kind == ErrorKind::Body => Err(failure),
@@ -222,10 +231,11 @@ async fn drain(
     stream: Box<dyn MessageStream>,
     mut pipeline: Pipeline,
     mut readings: Readings,
+    progress: Stage,
 ) -> Result<Drained, Failure> {
     let stall = host.config.etcd.as_ref().map_or(STALL_TIMEOUT, |etcd| etcd.stall_timeout);
     let total = total_timeout(host);
-    let pulling = pull(endpoint, stream, &mut pipeline, stall);
+    let pulling = pull(endpoint, stream, &mut pipeline, stall, &progress);
     let image = tokio::time::timeout(total, pulling).await.map_err(|_| stalled(endpoint, "took longer than", total))??;
     readings.add(host.config.backup.encryption_config.as_deref());
     let captured = pipeline.finish(image.sha256, configuration::distinct(&readings.configs)).await?;
@@ -241,6 +251,7 @@ async fn pull(
     mut stream: Box<dyn MessageStream>,
     pipeline: &mut Pipeline,
     stall: Duration,
+    progress: &Stage,
 ) -> Result<StreamedImage, Failure> {
     let mut guard = Guard::new(endpoint);
     loop {
@@ -248,6 +259,9 @@ async fn pull(
         match next.await.map_err(|_| stalled(endpoint, "sent nothing for", stall))?? {
             Some(message) => {
                 let image = guard.accept(&message)?;
+                progress.advance(image.len() as u64);
+                // The member's status said how large its file is; the stream says how much comes.
+                progress.expect(guard.announced());
                 if !image.is_empty() {
                     pipeline.chunk(image).await?;
                 }

@@ -15,6 +15,7 @@ pub mod failure;
 pub mod ids;
 pub mod job;
 pub mod object_key;
+pub mod progress;
 pub mod rung;
 pub mod secret;
 pub mod units;

@@ -38,7 +38,7 @@ pub fn run(arguments: &Inspect, json: bool, out: &mut dyn Write) -> Result<Exit,
     let configs: Vec<NamedConfig> =
         arguments.encryption_configs.iter().map(|path| read_config(path)).collect::<Result<_, _>>()?;
     let mapped = Mapped::open(&arguments.file)?;
-    let inspection = mapped.inspect(&configs);
+    let inspection = mapped.inspect_watched(&configs, super::progress::watcher().as_ref());
     let printed = if json {
         serde_json::to_string_pretty(&inspection).map_err(io::Error::from).and_then(|json| writeln!(out, "{json}"))
     } else {

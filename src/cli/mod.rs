@@ -18,6 +18,7 @@ mod inspect_page;
 pub mod layout;
 pub mod list;
 pub mod man;
+mod progress;
 pub mod rehearse;
 pub mod render;
 pub mod report;
@@ -65,6 +66,7 @@ pub fn main() -> ExitCode {
     // Before the first client is built: libraries look for the process's provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let json = arguments.json;
+    progress::start(json);
     let result = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -74,6 +76,7 @@ pub fn main() -> ExitCode {
             runtime.shutdown_timeout(LAST_WORDS);
             outcome
         });
+    progress::clear();
     match result {
         Ok(exit) => exit.into(),
         // A reader that has seen enough closes the pipe; that is no failure.
@@ -137,10 +140,10 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
     let result = match command {
         Command::Inspect(arguments) => unless(&cancel, inspect_apart(arguments, json, out)).await,
         // Cancelled by hand, so that a run journals its end and tears down.
-        Command::Rehearse(arguments) => rehearse::run(&Station::open(&config)?, &arguments, json, out, cancel.clone()).await,
+        Command::Rehearse(arguments) => rehearse::run(&station(&config)?, &arguments, json, out, cancel.clone()).await,
         Command::Verify { id } => {
             let arguments = rehearse::Rehearse { id, to: rehearse::RungArgument::Open, resume: None };
-            rehearse::run(&Station::open(&config)?, &arguments, json, out, cancel.clone()).await
+            rehearse::run(&station(&config)?, &arguments, json, out, cancel.clone()).await
         }
         // Cancelled by hand, too: what is up is torn down.
         Command::Restore(arguments) => restore::run(&config, &arguments, json, out, cancel.clone()).await,
@@ -149,10 +152,15 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
         Command::Man(arguments) => man::run(&arguments, json, out),
         Command::Daemon => daemon::run(&config).await,
         Command::Demo => demo::run(out, cancel.clone()).await,
-        Command::Answer(command) => unless(&cancel, answer(Station::open(&config)?, &config, command, json, out)).await,
+        Command::Answer(command) => unless(&cancel, answer(station(&config)?, &config, command, json, out)).await,
     };
     let flushed = out.flush();
     result.and_then(|exit| flushed.map(|()| exit).map_err(render::unprinted))
+}
+
+/// The host of a configuration, whose long work this process's terminal shows.
+fn station(config: &Path) -> Result<Station, Failure> {
+    Ok(Station::open(config)?.watched(progress::watcher()))
 }
 
 /// Reads on a thread of its own: a signal must find somebody who listens.
@@ -177,7 +185,7 @@ async fn answer(station: Station, file: &Path, command: Answer, json: bool, out:
         Answer::Show { id } => show::print(&current(&station, json).await?, &id, json, out, now),
         Answer::Report(arguments) => report::run(&current(&station, json).await?, &arguments, json, out),
         Answer::Catalog { command: CatalogCommand::Rebuild } => {
-            let history = station.reader()?.read().await?;
+            let history = station.read_ledger().await?;
             let rebuilt = Catalog::rebuild(station.state_dir(), &history)?;
             catalog::print_rebuilt(&rebuilt, &history, json, out)
         }

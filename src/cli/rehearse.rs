@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -13,6 +14,7 @@ use super::waiting;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
+use crate::base::progress::{Progress, Stage};
 use crate::base::units::human_duration;
 use crate::record::Rung;
 use crate::rehearsal::Rehearsed;
@@ -74,7 +76,11 @@ pub async fn run(
 ) -> Result<Exit, Failure> {
     let asked =
         Asked { snapshot: &arguments.id, until: arguments.to.into(), trigger: "person", resume: arguments.resume.as_ref() };
-    let watch = |event: &Event| show_event(event, json);
+    let steps = Steps { progress: station.progress.clone(), at_work: Mutex::default() };
+    let watch = |event: &Event| {
+        steps.follow(event);
+        show_event(event, json);
+    };
     let told = |text: &Told<'_>| tell(text, json);
     let holder = |holder| waiting::note("rehearses", holder, json);
     let patience = Patience { limit: waiting::LIMIT, tell: &holder };
@@ -98,6 +104,22 @@ fn tell(told: &Told<'_>, json: bool) {
     };
 }
 
+/// The step that is at work, for whoever watches.
+struct Steps {
+    progress: Arc<dyn Progress>,
+    at_work: Mutex<Option<Stage>>,
+}
+
+impl Steps {
+    fn follow(&self, event: &Event) {
+        let stage = match &event.entry {
+            Entry::Started { step, .. } => Some(self.progress.stage(step, None)),
+            _ => None,
+        };
+        *self.at_work.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+}
+
 /// One line for each step that ended. With JSON it is for a person who watches,
 /// on standard error: programs get nothing there that is no JSON.
 fn show_event(event: &Event, json: bool) {
@@ -106,7 +128,8 @@ fn show_event(event: &Event, json: bool) {
     }
     let Some(line) = line_of(event) else { return };
     // A terminal that went away does not stop a rehearsal.
-    let _ = if json { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") };
+    let _ =
+        if json { writeln!(render::Output(io::stderr()), "{line}") } else { writeln!(render::Output(io::stdout()), "{line}") };
 }
 
 /// What is said of a step that ended, or of what a person did, if the event is such.
@@ -139,7 +162,7 @@ fn warn(rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
 }
 
 /// What did not go well and does not change the answer.
-pub(super) fn warn_to(err: &mut dyn Write, rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
+pub(super) fn warn_to(err: &mut (impl render::Sink + ?Sized), rehearsed: &Rehearsed, json: bool) -> Result<(), Failure> {
     for leftover in &rehearsed.leftovers {
         let text = format!("removed what a killed run had left: {}", leftover.directory.display());
         render::note(err, &text, json).map_err(render::unprinted)?;

@@ -1,33 +1,62 @@
 //! What an operator sees of a failure, and of a pipe that closed.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde_json::json;
 
 use crate::base::codes;
 use crate::base::failure::Failure;
+use crate::telemetry::terminal::{self, aside};
+
+/// Where failures are printed, and whether words may be coloured there.
+pub trait Sink: Write {
+    fn has_colours(&self) -> bool {
+        false
+    }
+}
+
+impl Sink for dyn Write + '_ {}
+impl Sink for dyn Write + Send + '_ {}
+impl Sink for Vec<u8> {}
+
+impl Sink for io::Stderr {
+    fn has_colours(&self) -> bool {
+        terminal::has_colours(self)
+    }
+}
+
+impl<W: Write + IsTerminal> Sink for Output<W> {
+    fn has_colours(&self) -> bool {
+        terminal::has_colours(&self.0)
+    }
+}
+
+/// Bold, and red or yellow, as compilers and clap have them.
+const ERROR: (&str, &str) = ("error", "1;31");
+const WARNING: (&str, &str) = ("warning", "1;33");
 
 /// Prints a failure: object and cause first, then its code and the next action.
+/// Each has a line, however long: lines are searched for, and pasted.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn failure(out: &mut dyn Write, failure: &Failure, json: bool) -> io::Result<()> {
-    show(out, "error", failure, json)
+pub fn failure<W: Sink + ?Sized>(out: &mut W, failure: &Failure, json: bool) -> io::Result<()> {
+    show(out, ERROR, failure, json)
 }
 
 /// Prints something that went wrong and stopped nothing.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn warning(out: &mut dyn Write, failure: &Failure, json: bool) -> io::Result<()> {
-    show(out, "warning", failure, json)
+pub fn warning<W: Sink + ?Sized>(out: &mut W, failure: &Failure, json: bool) -> io::Result<()> {
+    show(out, WARNING, failure, json)
 }
 
 /// Prints something worth knowing that is no mistake.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn note(out: &mut dyn Write, text: &str, json: bool) -> io::Result<()> {
+pub fn note<W: Sink + ?Sized>(out: &mut W, text: &str, json: bool) -> io::Result<()> {
     if json { writeln!(out, "{}", json!({ "note": text })) } else { writeln!(out, "note: {}", printable_lines(text)) }
 }
 
@@ -42,12 +71,13 @@ pub fn object(failure: &Failure) -> serde_json::Value {
     })
 }
 
-fn show(out: &mut dyn Write, word: &str, failure: &Failure, json: bool) -> io::Result<()> {
+fn show<W: Sink + ?Sized>(out: &mut W, (word, colour): (&str, &str), failure: &Failure, json: bool) -> io::Result<()> {
     if json {
         return writeln!(out, "{}", json!({ word: object(failure) }));
     }
     // Where a message is shown without its object, the cause must stand alone.
-    writeln!(out, "{word}: {}: {}", printable(failure.object()), printable_lines(failure.cause()))?;
+    let word = if out.has_colours() { format!("\u{1b}[{colour}m{word}:\u{1b}[0m") } else { format!("{word}:") };
+    writeln!(out, "{word} {}: {}", printable(failure.object()), printable_lines(failure.cause()))?;
     writeln!(out, "  code: {}", failure.code().name)?;
     writeln!(out, "  next: {}", printable(failure.next_action()))
 }
@@ -59,7 +89,8 @@ pub struct Output<W>(pub W);
 
 impl<W: Write> Write for Output<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.write(bytes) {
+        // Nothing that moves may stand where this goes.
+        match aside(|| self.0.write(bytes)).unwrap_or(Ok(bytes.len())) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
             other => other,
         }
@@ -121,6 +152,33 @@ mod tests {
             text.starts_with("error: fs /backup: a/b\u{fffd}[2J: put: denied\n  code: store.denied\n  next: grant"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn only_the_first_word_is_coloured_and_only_where_colours_are() {
+        struct Coloured(Vec<u8>);
+        impl Write for Coloured {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        impl Sink for Coloured {
+            fn has_colours(&self) -> bool {
+                true
+            }
+        }
+        let mut out = Coloured(Vec::new());
+        let bad = Failure::new(&codes::STORE_DENIED, "fs /backup: a/b", "put: denied");
+        warning(&mut out, &bad, false).unwrap();
+        let text = String::from_utf8(std::mem::take(&mut out.0)).unwrap();
+        assert!(text.starts_with("\u{1b}[1;33mwarning:\u{1b}[0m fs /backup: a/b: put: denied\n  code: "), "{text:?}");
+        assert_eq!(text.matches('\u{1b}').count(), 2);
+        failure(&mut out, &bad, true).unwrap();
+        assert!(!out.0.contains(&0x1b), "JSON has no colours");
+        assert!(!shown(false).contains('\u{1b}'));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::progress::watcher;
 use super::rehearse::{line_of, print_answer, warn_to};
 use super::render;
 use super::scratch::{End, Place, access};
@@ -207,8 +208,8 @@ fn lock<'m, T>(mutex: &'m Mutex<T>) -> std::sync::MutexGuard<'m, T> {
 fn progress(line: &str, json: bool) {
     // A terminal that went away does not stop a restore.
     let _ = match json {
-        false => writeln!(io::stdout(), "{line}"),
-        true if io::stderr().is_terminal() => writeln!(io::stderr(), "{line}"),
+        false => writeln!(render::Output(io::stdout()), "{line}"),
+        true if io::stderr().is_terminal() => writeln!(render::Output(io::stderr()), "{line}"),
         true => Ok(()),
     };
 }
@@ -241,7 +242,8 @@ async fn keep(
         };
     };
     let raising = async {
-        let bench = Bench::prepare(settings, &arguments.given(), &cancel, &tell).await?;
+        let mut bench = Bench::prepare(settings, &arguments.given(), &cancel, &tell).await?;
+        bench.station.progress = watcher();
         raise(&bench, arguments.to.into(), cancel.clone(), &watch, &tell).await
     };
     tokio::pin!(raising);

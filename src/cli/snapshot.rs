@@ -32,7 +32,7 @@ pub async fn run(station: &Station, arguments: &args::Snapshot, json: bool, out:
 ///
 /// # Errors
 /// Those of `out` and `err`.
-pub fn print(taken: &Taken, json: bool, out: &mut dyn Write, err: &mut dyn Write) -> std::io::Result<()> {
+pub fn print(taken: &Taken, json: bool, out: &mut dyn Write, err: &mut (impl render::Sink + ?Sized)) -> std::io::Result<()> {
     if json {
         return print_json(out, taken);
     }

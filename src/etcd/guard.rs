@@ -77,6 +77,12 @@ impl Guard {
         Ok(part)
     }
 
+    /// The length of the image, as the stream announced it; nothing before its first message.
+    #[must_use]
+    pub fn announced(&self) -> u64 {
+        self.announced.unwrap_or(0)
+    }
+
     /// The stream ended cleanly: is the image complete, and is it the one the
     /// member digested?
     ///

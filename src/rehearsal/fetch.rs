@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::base::codes;
 use crate::base::digest::{Hasher, Sha256};
 use crate::base::failure::Failure;
+use crate::base::progress::Stage;
 use crate::base::units::human_bytes;
 use crate::bolt::Mapping;
 use crate::escrow::seal::{Identities, OpenError};
@@ -109,7 +110,9 @@ impl Ladder<'_> {
             return Err(Failure::new(&codes::BACKUP_IMAGE_TOO_LARGE, &manifest.id, cause).into());
         }
         let store = self.host.snapshots()?;
-        let image = fetch(store.as_ref(), manifest, self.host.snapshot_identity()?).await?;
+        let progress = self.host.progress.stage("fetching", Some(manifest.object.bytes));
+        let image = fetch(store.as_ref(), manifest, self.host.snapshot_identity()?, &progress).await?;
+        drop(progress);
         let facts = ImageFacts {
             store: store.describe(),
             object_bytes: manifest.object.bytes,
@@ -165,7 +168,7 @@ fn silent(store: &dyn Store, key: &Key) -> Failure {
 
 /// Reads the object at its recorded version and opens it as it comes. Its
 /// length and digest are compared whether it opens or not.
-async fn fetch(store: &dyn Store, manifest: &Manifest, identities: Arc<Identities>) -> Result<Image, Failure> {
+async fn fetch(store: &dyn Store, manifest: &Manifest, identities: Arc<Identities>, progress: &Stage) -> Result<Image, Failure> {
     let object = &manifest.object;
     let altered = |cause: String| Failure::new(&codes::SNAPSHOT_ALTERED, &object.key, cause);
     let key: Key = object.key.parse().map_err(|e| Failure::because(&codes::RECORD_INVALID, &object.key, &e))?;
@@ -196,6 +199,7 @@ async fn fetch(store: &dyn Store, manifest: &Manifest, identities: Arc<Identitie
         }
         piece.truncate(read);
         hasher.update(&piece);
+        progress.advance(read as u64);
         // An opener that gave up says why below; the digest is wanted all the same.
         let _ = pieces.send(Bytes::from(piece)).await;
     }

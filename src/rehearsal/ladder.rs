@@ -8,6 +8,7 @@ use crate::base::clock::Clock;
 use crate::base::codes;
 use crate::base::entropy::Entropy;
 use crate::base::failure::Failure;
+use crate::base::progress::Progress;
 use crate::base::units::count;
 use crate::config::{Config, FencePolicy};
 use crate::escrow::seal::Identities;
@@ -42,6 +43,7 @@ pub struct RehearsalHost<'a> {
     pub places: &'a Places,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
+    pub progress: Arc<dyn Progress>,
 }
 
 /// How a host puts what it found on record.

@@ -155,6 +155,7 @@ impl Bench {
             places: &self.places,
             clock: self.station.clock.clone(),
             entropy: self.station.entropy.clone(),
+            progress: self.station.progress.clone(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::problems::Problems;
 use crate::base::codes::INSPECT_UNREADABLE;
 use crate::base::digest::{Hasher, Sha256};
 use crate::base::failure::Failure;
+use crate::base::progress::{Progress, Stage, Unwatched};
 use crate::bolt::Mapping;
 use crate::k8s::encryption_config::NamedConfig;
 use crate::k8s::resource::PrefixVotes;
@@ -21,6 +22,8 @@ const TRAILER: usize = 32;
 /// Pages are multiples of a sector, so a file of pages and a digest has this
 /// remainder: etcd's own rule for whether a digest is there.
 const SECTOR: usize = 512;
+/// How much is digested before a watcher sees it.
+const PIECE: usize = 1 << 20;
 
 /// A snapshot file, or an image without its digest, mapped.
 #[derive(Debug)]
@@ -70,16 +73,30 @@ impl Mapped {
     /// Everything that the bytes say; damage is part of the answer.
     #[must_use]
     pub fn inspect(&self, configs: &[NamedConfig]) -> Inspection {
+        self.inspect_watched(configs, &Unwatched)
+    }
+
+    /// As [`Mapped::inspect`], with a watcher who sees how much was read.
+    #[must_use]
+    pub fn inspect_watched(&self, configs: &[NamedConfig], progress: &dyn Progress) -> Inspection {
         self.bytes.expect_reading();
-        if self.is_checked_image { inspect_checked_image(&self.bytes, configs) } else { inspect(&self.bytes, configs) }
+        if self.is_checked_image {
+            return inspect_checked_image(&self.bytes, configs);
+        }
+        let stage = progress.stage("reading", Some(self.bytes.len() as u64));
+        inspect_file(&self.bytes, configs, &stage)
     }
 }
 
 /// Inspects the bytes of a whole file.
 #[must_use]
 pub fn inspect(file: &[u8], configs: &[NamedConfig]) -> Inspection {
+    inspect_file(file, configs, &Unwatched.stage("reading", None))
+}
+
+fn inspect_file(file: &[u8], configs: &[NamedConfig], progress: &Stage) -> Inspection {
     let (image, _) = split_trailer(file);
-    digest_while_reading(|| digest_file(file), image, configs)
+    digest_while_reading(|| digest_file(file, progress), image, configs)
 }
 
 /// Inspects an image whose digest was compared when it arrived. The file is
@@ -109,10 +126,13 @@ fn split_trailer(file: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-fn digest_file(file: &[u8]) -> FileFacts {
+fn digest_file(file: &[u8], progress: &Stage) -> FileFacts {
     let (image, trailer) = split_trailer(file);
     let mut hasher = Hasher::default();
-    hasher.update(image);
+    for piece in image.chunks(PIECE) {
+        hasher.update(piece);
+        progress.advance(piece.len() as u64);
+    }
     let of_image = hasher.clone().finish();
     let state = match trailer {
         None => Trailer::Missing,

@@ -21,9 +21,10 @@ use crate::base::codes;
 use crate::base::entropy::{Entropy, OsEntropy};
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
+use crate::base::progress::{Progress, Unwatched};
 use crate::catalog::Catalog;
 use crate::config::{self, Config};
-use crate::ledger::{Delivery, Ledger, Outbox, Stores};
+use crate::ledger::{Delivery, History, Ledger, Outbox, Stores};
 use crate::record::layout::Layout;
 use crate::record::signature::{AllowedSigners, Signer};
 use crate::store::{self, Store};
@@ -42,6 +43,8 @@ pub struct Station {
     pub ledger: Arc<dyn Store>,
     /// The same three, as the outbox delivers to them.
     pub stores: Stores,
+    /// Whoever watches what may take long.
+    pub progress: Arc<dyn Progress>,
 }
 
 impl Station {
@@ -60,7 +63,14 @@ impl Station {
         let escrow = store::open(&config.escrow.store);
         let ledger = store::open(&config.ledger.store);
         let stores = Stores { snapshots: Some(snapshots.clone()), escrow: Some(escrow.clone()), ledger: Some(ledger.clone()) };
-        Self { config, clock: SystemClock::new(), entropy: Arc::new(OsEntropy), snapshots, escrow, ledger, stores }
+        let (clock, entropy, progress) = (SystemClock::new(), Arc::new(OsEntropy), Arc::new(Unwatched));
+        Self { config, clock, entropy, snapshots, escrow, ledger, stores, progress }
+    }
+
+    /// Tells `progress` of what may take long.
+    #[must_use]
+    pub fn watched(self, progress: Arc<dyn Progress>) -> Self {
+        Self { progress, ..self }
     }
 
     #[must_use]
@@ -123,13 +133,22 @@ impl Station {
         self.outbox()?.deliver(&self.stores).await
     }
 
+    /// All that the ledger says.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::read`], and of reading `allowed_signers`.
+    pub async fn read_ledger(&self) -> Result<History, Failure> {
+        let _stage = self.progress.stage("reading the ledger", None);
+        self.reader()?.read().await
+    }
+
     /// Reads the ledger and folds it into the catalog. This host's chain goes on
     /// where the ledger ends, should its state directory have been lost.
     ///
     /// # Errors
     /// Those of the ledger; the catalog then stays as it was.
     pub async fn refresh(&self) -> Result<Catalog, Failure> {
-        let history = self.reader()?.read().await?;
+        let history = self.read_ledger().await?;
         let name = &self.config.host.name;
         if let Some(head) = history.heads().remove(name) {
             self.outbox()?.resume(name, head)?;

@@ -112,6 +112,7 @@ impl Station {
             places: &places,
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
+            progress: self.progress.clone(),
         };
         let people = match climb.desk.filter(|_| head.as_ref().is_none_or(|head| head.attended)) {
             Some(desk) => People::Attended(desk),

@@ -66,6 +66,7 @@ impl Station {
             known: &known,
             clock: self.clock.as_ref(),
             entropy: self.entropy.as_ref(),
+            progress: self.progress.as_ref(),
         };
         let mut taken = take_for(&host, asked.degraded, asked.slot.map(rfc3339)).await?;
         // The snapshot exists; a ledger that is down only delays what others see.

@@ -1,10 +1,9 @@
 //! The log: `tracing` events on standard error, readable or as JSON lines.
 
-use std::io::IsTerminal;
-
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::terminal;
 use crate::base::codes;
 use crate::base::failure::Failure;
 
@@ -31,10 +30,9 @@ pub fn init(verbosity: u8, json: bool) -> Result<(), Failure> {
     let look = Look {
         filter: variable(VARIABLE).unwrap_or_else(|| filter(verbosity).to_owned()),
         json,
-        // https://no-color.org: any value but an empty one.
-        colours: std::io::stderr().is_terminal() && variable("NO_COLOR").is_none(),
+        colours: terminal::has_colours(&std::io::stderr()),
     };
-    let subscriber = subscriber(&look, std::io::stderr)?;
+    let subscriber = subscriber(&look, || terminal::Lines(std::io::stderr()))?;
     // Fails only where a log exists already.
     let _kept = tracing::subscriber::set_global_default(subscriber);
     Ok(())

@@ -13,6 +13,7 @@ use holdfast::backup::{BackupHost, Taken, take};
 use holdfast::base::clock::ManualClock;
 use holdfast::base::entropy::SeededEntropy;
 use holdfast::base::ids::SnapshotId;
+use holdfast::base::progress::Unwatched;
 use holdfast::catalog::Catalog;
 use holdfast::config::{self, Config};
 use holdfast::ledger::{Ledger, Outbox, Stores};
@@ -155,6 +156,7 @@ impl Site {
             known: &known(&config).await,
             clock: clock.as_ref(),
             entropy: &SeededEntropy::new(seed),
+            progress: &Unwatched,
         };
         take(&host, None).await.unwrap()
     }

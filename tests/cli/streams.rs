@@ -69,6 +69,20 @@ fn on_a_terminal(arguments: &str, variable: Option<(&str, &str)>) -> String {
 }
 
 #[test]
+fn the_word_error_is_coloured_on_a_terminal_and_nowhere_else() {
+    const ERROR: &str = "\u{1b}[1;31merror:\u{1b}[0m /nowhere: No such file or directory";
+    let failure = on_a_terminal("--config /nowhere list", None);
+    assert!(failure.starts_with(ERROR), "{failure:?}");
+    assert_eq!(failure.matches('\u{1b}').count(), 2, "{failure:?}");
+    for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let plain = on_a_terminal("--config /nowhere list", Some(variable));
+        assert!(plain.starts_with("error: /nowhere: ") && !plain.contains('\u{1b}'), "{plain:?}");
+    }
+    let json = on_a_terminal("--config /nowhere list --json", None);
+    assert!(json.starts_with("{\"error\":") && !json.contains('\u{1b}'), "{json:?}");
+}
+
+#[test]
 fn a_terminal_may_be_coloured_and_no_color_is_kept() {
     let usage = on_a_terminal("lst", None);
     assert!(usage.contains('\u{1b}') && usage.contains("lst"), "{usage:?}");

@@ -14,6 +14,7 @@ use holdfast::base::clock::{Clock, SystemClock};
 use holdfast::base::entropy::{Entropy, OsEntropy};
 use holdfast::base::failure::Failure;
 use holdfast::base::ids::{Fingerprint, SnapshotId};
+use holdfast::base::progress::Unwatched;
 use holdfast::base::secret::Secret;
 use holdfast::catalog::Catalog;
 use holdfast::config::{self, Config, StoreConfig};
@@ -199,6 +200,7 @@ async fn snapshot(site: &Site) -> Manifest {
         known: &known,
         clock: clock.as_ref(),
         entropy: &OsEntropy,
+        progress: &Unwatched,
     };
     let taken = take(&host, None).await.unwrap();
     assert!(taken.warnings.is_empty(), "{:?}", taken.warnings);
@@ -327,6 +329,7 @@ impl Scene {
             places: &self.places,
             clock: Arc::clone(&self.clock),
             entropy: Arc::new(OsEntropy),
+            progress: Arc::new(Unwatched),
         };
         let request = Request {
             until,

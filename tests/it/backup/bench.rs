@@ -20,6 +20,7 @@ use holdfast::store::layers::{FaultStore, PutOnly};
 use holdfast::store::mem::MemStore;
 use holdfast::store::{Prefix, Store};
 
+use super::progress::Watcher;
 use crate::{data, test_key};
 
 pub const RECIPIENTS: [&str; 2] = [
@@ -45,6 +46,7 @@ pub struct Bench {
     pub known: Known,
     pub clock: Arc<ManualClock>,
     entropy: SeededEntropy,
+    pub progress: Watcher,
     signer: Signer,
 }
 
@@ -75,6 +77,7 @@ impl Bench {
             known: Known::default(),
             clock: ManualClock::at("2026-12-01T13:00:00Z".parse().unwrap()),
             entropy: SeededEntropy::new(7),
+            progress: Watcher::default(),
             signer: test_key::signer("cp-1"),
         }
     }
@@ -116,6 +119,7 @@ impl Bench {
             known: &self.known,
             clock: self.clock.as_ref(),
             entropy: &self.entropy,
+            progress: &self.progress,
         };
         take(&host, None).await
     }

@@ -4,4 +4,5 @@ mod bench;
 mod buckets;
 mod faults;
 mod order;
+mod progress;
 mod streams;
