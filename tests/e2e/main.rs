@@ -5,6 +5,7 @@
 mod demo;
 mod etcd_cluster;
 mod inspect;
+mod operated;
 mod rehearse;
 mod rehearse_bad_input;
 mod restore;

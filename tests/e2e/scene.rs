@@ -105,13 +105,13 @@ fn places() -> Places {
     Places::usual(None, |name| std::env::var_os(name))
 }
 
-fn key(name: &str) -> LocalKey {
+pub fn key(name: &str) -> LocalKey {
     let mut material = vec![0; 32];
     OsEntropy.fill(&mut material);
     LocalKey::new(LocalProvider::Aescbc, name, Secret::new(material)).unwrap()
 }
 
-fn encryption(keys: Vec<LocalKey>) -> EncryptionConfig {
+pub fn encryption(keys: Vec<LocalKey>) -> EncryptionConfig {
     let providers = vec![Provider::Aescbc(keys), Provider::Identity];
     let resources = vec!["secrets".to_owned(), "widgets.example.com".to_owned()];
     EncryptionConfig { rules: vec![Rule { resources, providers }] }
