@@ -105,6 +105,8 @@ codes! {
     SANDBOX_FAILED = "sandbox.failed", CouldNotRun, false, "the scratch environment could not be made", "check that the host allows namespaces, or run without root";
     RESTORE_FILE_SEALED = "restore.file-sealed", CouldNotRun, false, "the file is sealed, and no identity was given to open it", "name the identity file of one of its recipients with --identity";
     RESTORE_KEY_MISSING = "restore.key-missing", Bad, false, "live objects need a key that was not given with the file", "give the EncryptionConfiguration that has the key named with --encryption-config, or its sealed record with --escrow-record";
+    RESTORE_TARGET = "restore.target", CouldNotRun, false, "the place cannot take what is to be written; nothing was touched", "name a directory that is absent or empty, with room, and that this user can write to";
+    RESTORE_MEMBER = "restore.member", Usage, false, "the member's name or URLs make no cluster", "name the member as it stands in --initial-cluster, with URLs as https://HOST:PORT";
     SCRATCH_UNKNOWN = "scratch.unknown", CouldNotRun, false, "no scratch environment has this name", "holdfast scratch list shows what is up and what a crash left";
     SCRATCH_AMBIGUOUS = "scratch.ambiguous", Usage, false, "more than one scratch environment is meant", "name one that holdfast scratch list shows, or say --all";
     SCRATCH_BUSY = "scratch.busy", CouldNotRun, false, "a rehearsal is at work there", "let it end, or interrupt the command or daemon that runs it";

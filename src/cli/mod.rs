@@ -24,6 +24,7 @@ pub mod render;
 pub mod report;
 pub mod report_page;
 pub mod restore;
+mod restore_member;
 pub mod scratch;
 pub mod show;
 pub mod snapshot;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::progress::watcher;
 use super::rehearse::{line_of, print_answer, warn_to};
 use super::render;
+use super::restore_member;
 use super::scratch::{End, Place, access};
 use crate::base::codes;
 use crate::base::exit::Exit;
@@ -19,6 +20,8 @@ use crate::record::Rung;
 use crate::report::json as report_json;
 use crate::restore::Told;
 use crate::restore::bench::{Bench, Given, configuration};
+use crate::restore::data_dir::{BUMP, Order};
+use crate::restore::member::Membership;
 use crate::restore::scratch::{Raised, raise};
 use crate::restore::supervisor::{Frame, Supervisor, Tie, framed, send};
 use crate::restore::up::Note;
@@ -47,24 +50,107 @@ pub struct Restore {
     #[arg(long = "escrow-record", value_name = "FILE")]
     pub escrow_records: Vec<PathBuf>,
 
-    /// Where to: `scratch`, a cluster of its own on this host.
-    #[arg(long, value_name = "scratch")]
+    /// `scratch`: a cluster of its own on this host. Else a directory, absent or
+    /// empty: the data directory of an etcd member.
+    #[arg(long, value_name = "scratch|DIR")]
     pub into: PathBuf,
 
-    /// How far to climb.
-    #[arg(long, value_enum, default_value_t = RungArgument::Serve)]
-    pub to: RungArgument,
+    #[command(flatten)]
+    pub scratch: ScratchOptions,
 
-    /// Keep the cluster up in this process, until a signal, and not in one of its own.
-    #[arg(long)]
-    pub foreground: bool,
+    #[command(flatten)]
+    pub member: MemberOptions,
 
     #[command(flatten)]
     pub place: Place,
 }
 
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of --into scratch")]
+pub struct ScratchOptions {
+    /// How far to climb: `boot` is etcd alone, `serve` has an API server. [default: serve]
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub to: Option<RungArgument>,
+
+    /// Keep the cluster up in this process, until a signal, and not in one of its own.
+    #[arg(long)]
+    pub foreground: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of --into DIR")]
+pub struct MemberOptions {
+    /// The member that the directory is for.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Where other members reach it, as https://HOST:2380; repeat it for several.
+    #[arg(long = "peer-url", value_name = "URL")]
+    pub peer_urls: Vec<String>,
+
+    /// All members of the new cluster, as etcd takes it: NAME=URL,NAME=URL.
+    #[arg(long, value_name = "LIST")]
+    pub initial_cluster: Option<String>,
+
+    /// The token that the first member of the new cluster was made with. Without it, a fresh one.
+    #[arg(long, value_name = "TOKEN")]
+    pub initial_cluster_token: Option<String>,
+
+    /// By how much revisions go up, all before marked compacted, so that watchers
+    /// begin anew: right for every restore of production. 0 leaves them. [default: 1000000000]
+    #[arg(long, value_name = "N")]
+    pub bump_revision: Option<u64>,
+
+    /// Also write the EncryptionConfiguration that reads the data, IN CLEAR, mode 0600.
+    #[arg(long, value_name = "FILE")]
+    pub write_encryption_config: Option<PathBuf>,
+
+    /// Show the plan with all its checks, and write nothing.
+    #[arg(long, visible_alias = "dry-run")]
+    pub plan: bool,
+}
+
 impl Restore {
-    fn given(&self) -> Given {
+    /// What is asked for; none where it is a scratch cluster.
+    ///
+    /// # Errors
+    /// `usage` for an option of the other kind, `restore.member`.
+    fn order(&self) -> Result<Option<Order>, Failure> {
+        let (scratch, member) = (&self.scratch, &self.member);
+        let into_scratch = self.into == Path::new(SCRATCH);
+        let astray = if into_scratch {
+            [
+                (member.name.is_some(), "--name"),
+                (!member.peer_urls.is_empty(), "--peer-url"),
+                (member.initial_cluster.is_some(), "--initial-cluster"),
+                (member.initial_cluster_token.is_some(), "--initial-cluster-token"),
+                (member.bump_revision.is_some(), "--bump-revision"),
+                (member.write_encryption_config.is_some(), "--write-encryption-config"),
+                (member.plan, "--plan"),
+            ]
+            .to_vec()
+        } else {
+            [(scratch.to.is_some(), "--to"), (scratch.foreground, "--foreground")].to_vec()
+        };
+        if let Some((_, option)) = astray.into_iter().find(|(is_given, _)| *is_given) {
+            let cause = if into_scratch { "it belongs to --into DIR" } else { "it belongs to --into scratch" };
+            return Err(Failure::new(&codes::USAGE, option, cause).next("see holdfast restore --help"));
+        }
+        if into_scratch {
+            return Ok(None);
+        }
+        let membership = Membership::of(member.name.as_deref(), &member.peer_urls, member.initial_cluster.as_deref())?;
+        Ok(Some(Order {
+            into: self.into.clone(),
+            member: membership,
+            token: member.initial_cluster_token.clone(),
+            bump: member.bump_revision.unwrap_or(BUMP),
+            encryption_config: member.write_encryption_config.clone(),
+            only_plan: member.plan,
+        }))
+    }
+
+    pub(super) fn given(&self) -> Given {
         Given {
             snapshot: self.id.clone(),
             file: self.from.clone(),
@@ -107,13 +193,13 @@ pub async fn run(
     out: &mut dyn Write,
     cancel: CancellationToken,
 ) -> Result<Exit, Failure> {
-    if arguments.into != Path::new(SCRATCH) {
-        return Err(Failure::new(&codes::USAGE, "--into", "the only place so far is scratch"));
+    if let Some(order) = arguments.order()? {
+        return restore_member::run(config, arguments, &order, json, out, cancel).await;
     }
     if let Some(mut tie) = Tie::of_this_process()? {
         return supervise(config, arguments, json, &mut tie, cancel).await;
     }
-    if arguments.foreground {
+    if arguments.scratch.foreground {
         let mut err = render::Output(io::stderr());
         let screen = Screen { out: Mutex::new(out), err: Mutex::new(&mut err), watch: &progress_here, json };
         return keep(config, arguments, &screen, None, cancel).await;
@@ -205,7 +291,7 @@ fn lock<'m, T>(mutex: &'m Mutex<T>) -> std::sync::MutexGuard<'m, T> {
 }
 
 /// One line for each step that ended; with JSON only for a person who watches.
-fn progress(line: &str, json: bool) {
+pub(super) fn progress(line: &str, json: bool) {
     // A terminal that went away does not stop a restore.
     let _ = match json {
         false => writeln!(render::Output(io::stdout()), "{line}"),
@@ -241,10 +327,11 @@ async fn keep(
             Told::Note(text) => render::note(&mut **err, &text, json),
         };
     };
+    let until = arguments.scratch.to.unwrap_or(RungArgument::Serve).into();
     let raising = async {
         let mut bench = Bench::prepare(settings, &arguments.given(), &cancel, &tell).await?;
         bench.station.progress = watcher();
-        raise(&bench, arguments.to.into(), cancel.clone(), &watch, &tell).await
+        raise(&bench, until, cancel.clone(), &watch, &tell).await
     };
     tokio::pin!(raising);
     let raised = match &mut tie {

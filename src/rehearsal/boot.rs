@@ -28,6 +28,13 @@ pub struct ScratchCluster {
     pub(super) sandbox: Sandbox,
 }
 
+impl ScratchCluster {
+    /// Nothing runs in it yet.
+    pub(super) fn of(sandbox: Sandbox) -> Self {
+        Self { member: None, files: None, pki: None, data: PathBuf::new(), sandbox }
+    }
+}
+
 impl Ladder<'_> {
     pub(super) async fn restore_data(&mut self, limit: Duration) -> StepResult {
         let manifest = self.manifest()?;
@@ -50,7 +57,7 @@ impl Ladder<'_> {
         let token = format!("rehearsal-{}", self.host.entropy.hex(32));
         let data = member::restore(&sandbox, &etcdutl, image, &token, limit).await;
         // The sandbox is kept whatever happened: tear-down ends it, and says so.
-        let scratch = self.scratch.insert(ScratchCluster { member: None, files: None, pki: None, data: PathBuf::new(), sandbox });
+        let scratch = self.scratch.insert(ScratchCluster::of(sandbox));
         scratch.data = match data {
             Ok(data) => data,
             Err(failure) => return Err(StepFailure { failure, facts: Box::new(facts) }),

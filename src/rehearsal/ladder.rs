@@ -13,6 +13,7 @@ use crate::base::units::count;
 use crate::config::{Config, FencePolicy};
 use crate::escrow::seal::Identities;
 use crate::ledger::{Outbox, Stores};
+use crate::record::host::EncryptionShape;
 use crate::record::manifest::Manifest;
 use crate::record::signature::{AllowedSigners, Signer};
 use crate::rehearsal::boot::ScratchCluster;
@@ -22,6 +23,7 @@ use crate::rehearsal::open::OpenedKeys;
 use crate::rehearsal::pki::DAYS_OF_A_RUN;
 use crate::rehearsal::serve::Serving;
 use crate::rehearsal::subject::Subject;
+use crate::rehearsal::write::MemberOrder;
 use crate::runbook::facts::Facts;
 use crate::runbook::model::{Step, Work};
 use crate::runbook::run::{Actions, Done, StepFailure};
@@ -30,7 +32,7 @@ use crate::store::Store;
 
 /// What a rehearsal host has. Both identities are here: whoever has this host
 /// while it rehearses can read everything.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RehearsalHost<'a> {
     pub config: &'a Config,
     pub stores: &'a Stores,
@@ -70,6 +72,11 @@ impl RehearsalHost<'_> {
         self.escrow_identity.clone().ok_or_else(|| no_identity("escrow.identity_file"))
     }
 
+    /// Can keys be had at all?
+    pub(super) fn has_keys(&self, subject: &Subject) -> bool {
+        subject.file.as_ref().map_or(self.escrow_identity.is_some(), |file| !file.keys.is_empty())
+    }
+
     pub(super) fn fencing(&self) -> Fencing {
         match self.config.rehearsal.fence {
             FencePolicy::Auto => Fencing::IfPossible,
@@ -105,6 +112,14 @@ pub struct Ladder<'a> {
     pub(super) index: Option<Arc<Index>>,
     pub(super) scratch: Option<ScratchCluster>,
     pub(super) serving: Serving,
+    /// Are keys opened and tried? Only a data directory is made without.
+    pub(super) asks_keys: bool,
+    /// Why keys are not shown to be right.
+    pub(super) keys_doubt: Option<Failure>,
+    /// Encrypted objects that all opened.
+    pub(super) decrypted: Option<u64>,
+    /// What `write-member` writes, or why nothing.
+    pub(super) order: Option<Result<Option<Box<MemberOrder>>, Failure>>,
 }
 
 /// What an action gives: its line and facts, or why not.
@@ -127,6 +142,10 @@ impl<'a> Ladder<'a> {
             index: None,
             scratch: None,
             serving: Serving::default(),
+            asks_keys: true,
+            keys_doubt: None,
+            decrypted: None,
+            order: None,
         }
     }
 
@@ -145,7 +164,16 @@ impl<'a> Ladder<'a> {
         self.image.as_ref().ok_or_else(|| not_yet("fetch-image"))
     }
 
+    /// The order of providers as somebody wrote it down.
+    pub(super) fn shape(&self) -> Option<&EncryptionShape> {
+        let record = self.subject.host_record.as_ref().and_then(|(record, _)| record.encryption.as_ref());
+        record.or_else(|| self.subject.file.as_ref()?.shape.as_ref())
+    }
+
     pub(super) fn keys(&self) -> Result<&OpenedKeys, Failure> {
+        if let (None, Some(doubt)) = (&self.keys, &self.keys_doubt) {
+            return Err(doubt.clone());
+        }
         self.keys.as_ref().ok_or_else(|| not_yet("open-keys"))
     }
 
@@ -177,12 +205,14 @@ impl Actions for Ladder<'_> {
             Work::Command(_) => return Err(unknown(step, "commands are not run by a rehearsal").into()),
             Work::Person(_) => return Err(unknown(step, "only a person can do it").into()),
         };
-        match action {
+        let result = match action {
             "fetch-manifest" => self.fetch_manifest().await,
             "fetch-image" => self.fetch_image().await,
             "check-structure" => self.check_structure().await,
+            "open-keys" | "decrypt-objects" if !self.asks_keys => Ok(Self::keys_not_asked()),
             "open-keys" => self.open_keys().await,
             "decrypt-objects" => self.decrypt_objects().await,
+            "write-member" => self.write_member(step.timeout).await,
             "restore-data" => self.restore_data(step.timeout).await,
             "start-etcd" => self.start_etcd().await,
             "compare-hash" => self.compare_hash().await,
@@ -192,7 +222,11 @@ impl Actions for Ladder<'_> {
             "read-everything" => self.read_everything().await,
             "tear-down" => self.tear_down().await,
             other => Err(unknown(step, format!("no action is called {other}")).into()),
+        };
+        if let ("open-keys" | "decrypt-objects", Err(failed)) = (action, &result) {
+            self.keys_doubt.get_or_insert_with(|| failed.failure.clone());
         }
+        result
     }
 
     async fn give_up(&mut self) -> Result<(), Failure> {

@@ -23,12 +23,15 @@ mod serve;
 pub mod standing;
 pub mod subject;
 pub mod symptom;
+pub mod target;
+pub mod write;
 
 pub use file::FileSnapshot;
 pub use ladder::{Ladder, RehearsalHost, Signing};
 pub use rehearse::{Rehearsed, Request, rehearse, resume};
 pub use standing::{Standing, raise};
 pub use subject::Subject;
+pub use write::write_member;
 
 /// What steps of a runbook may ask a rehearsal to do.
 pub const ACTIONS: &[&str] = &[
@@ -44,5 +47,6 @@ pub const ACTIONS: &[&str] = &[
     "make-certificates",
     "start-apiserver",
     "read-everything",
+    "write-member",
     "tear-down",
 ];

@@ -143,7 +143,7 @@ impl Ladder<'_> {
             });
         }
         let summary = format!("{} opened, {} in the clear", count(read.opened, "encrypted object"), read.plain);
-        self.index = Some(Arc::new(index));
+        (self.index, self.decrypted) = (Some(Arc::new(index)), Some(read.opened));
         Ok(Done { summary, facts })
     }
 
@@ -209,7 +209,8 @@ impl Ladder<'_> {
     }
 
     fn host_fingerprints(&self) -> Vec<Fingerprint> {
-        let shape = self.subject.host_record.as_ref().and_then(|(record, _)| record.encryption.as_ref());
+        let record = self.subject.host_record.as_ref();
+        let shape = record.and_then(|(record, _)| record.encryption.as_ref());
         shape.map(|shape| shape::fingerprints(shape).into_iter().cloned().collect()).unwrap_or_default()
     }
 

@@ -34,9 +34,7 @@ impl Ladder<'_> {
         let manifest = self.manifest()?;
         let sandbox = &self.scratch.as_ref().ok_or_else(|| not_yet("restore-data"))?.sandbox;
         let record = self.subject.host_record.as_ref();
-        let of_file = self.subject.file.as_ref().and_then(|file| file.shape.as_ref());
-        let shape = record.and_then(|(record, _)| record.encryption.as_ref()).or(of_file);
-        let built = encryption::build(shape, &manifest.keys, self.keys()?);
+        let built = encryption::build(self.shape(), &manifest.keys, self.keys()?);
         let mut rules = Vec::new();
         let mut path = None;
         if let Some(config) = &built.config {

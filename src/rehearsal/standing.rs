@@ -14,9 +14,12 @@ use crate::rehearsal::rehearse::{self, Rehearsed, Request};
 use crate::rehearsal::serve::Serving;
 use crate::rehearsal::subject::Subject;
 use crate::report::model::Report;
+use crate::runbook::engine::Outcome;
 use crate::runbook::facts::TearDownFacts;
-use crate::runbook::journal::Journal;
+use crate::runbook::journal::{Journal, RunHead};
+use crate::runbook::model::Runbook;
 use crate::runbook::run::Driver;
+use crate::sandbox::Leftover;
 
 /// How the scratch directory of a cluster that stays up is told from a
 /// rehearsal's: the run's id follows.
@@ -67,17 +70,31 @@ pub async fn raise(
         people: request.people,
         watch: request.watch,
     };
-    let (outcome, standing) = match driver.drive_to(&mut ladder, &|step| step.always).await? {
+    let (outcome, standing) = match driver.drive_to(&mut ladder, &|step, is_well| step.always && is_well).await? {
         Some(outcome) => (outcome, None),
         None => {
             let standing = ladder.stand(head.run.as_str())?;
             (driver.leave().await?, standing)
         }
     };
+    let rehearsed = concluded(host, subject, journal, request.runbook, head, outcome, leftovers).await?;
+    Ok((rehearsed, standing))
+}
+
+/// The report of a run whose result somebody waits for: a record that cannot be
+/// written takes it from nobody.
+pub(super) async fn concluded(
+    host: &RehearsalHost<'_>,
+    subject: &Subject,
+    journal: Arc<dyn Journal>,
+    runbook: &Runbook,
+    head: RunHead,
+    outcome: Outcome,
+    leftovers: Vec<Leftover>,
+) -> Result<Rehearsed, Failure> {
     let run = head.run.clone();
     let events = rehearse::on_a_blocking_thread(move || journal.events(&run)).await?;
-    let report = Report::build(&head, request.runbook, &events);
-    // The cluster is what was asked for: a record that cannot be written takes it from nobody.
+    let report = Report::build(&head, runbook, &events);
     let mut warnings = Vec::new();
     if let Some(signing) = &host.signing {
         let written = rehearse::append(host, signing, subject, &head, &report, &outcome, &events);
@@ -86,7 +103,7 @@ pub async fn raise(
             Err(failure) => Some(failure),
         });
     }
-    Ok((Rehearsed { run: head.run, outcome, report, leftovers, warnings }, standing))
+    Ok(Rehearsed { run: head.run, outcome, report, leftovers, warnings })
 }
 
 /// Why the records are still in the outbox, if they are.

@@ -1,4 +1,5 @@
-//! Restoring for somebody who needs the data: a scratch cluster that stays up.
+//! Restoring for somebody who needs the data: a scratch cluster that stays up,
+//! or a data directory for a member that is to run.
 //!
 //! Owns: finding the snapshot also where the ledger does not answer, the
 //! process that keeps a restored cluster up and its ties to the command that
@@ -8,7 +9,9 @@
 //! restore because a record of it cannot be kept.
 
 pub mod bench;
+pub mod data_dir;
 pub mod find;
+pub mod member;
 pub mod scratch;
 pub mod supervisor;
 pub mod up;

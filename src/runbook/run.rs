@@ -88,40 +88,37 @@ impl Driver<'_> {
     /// waits for a person: then nothing more is started, the run stays
     /// unfinished, and it can be gone on with.
     pub async fn drive(&self, actions: &mut dyn Actions) -> Result<Outcome, Failure> {
-        let ended = self.drive_to(actions, &|_| false).await?;
+        let ended = self.drive_to(actions, &|_, _| false).await?;
         ended.ok_or_else(|| self.refused("it paused, and was not asked to"))
     }
 
-    /// As [`Driver::drive`], but pauses before a step that `pause` names, while
-    /// all has gone well: then there is no outcome yet, and what the steps made stands.
-    /// The same driver goes on from there.
+    /// As [`Driver::drive`], but pauses before a step that `pause` names; it is
+    /// also told whether all has gone well so far. There is no outcome then, and
+    /// what the steps made stands. The same driver goes on from there.
     ///
     /// # Errors
     /// As [`Driver::drive`].
     pub async fn drive_to(
         &self,
         actions: &mut dyn Actions,
-        pause: &(dyn Fn(&Step) -> bool + Send + Sync),
+        pause: &(dyn Fn(&Step, bool) -> bool + Send + Sync),
     ) -> Result<Option<Outcome>, Failure> {
         let mut history = self.open().await?;
         self.take_over(&mut history).await?;
         let mut prepared = self.process == self.head.process;
         loop {
+            let is_well = engine::is_on_course(self.runbook, history.events(), self.head.until);
             match engine::next(self.runbook, history.events(), self.head.until, &self.process) {
                 Decision::Settle { step, attempt } => {
                     let cause = "the process ended before it could say how the step ended".to_owned();
                     self.write(&mut history, Entry::Unknown { step, attempt, cause }).await?;
                 }
                 Decision::Run { step, .. } | Decision::Ask { step, .. }
-                    if self.cancel.is_cancelled() && (!step.always || pause(step)) && !interrupted(&history) =>
+                    if self.cancel.is_cancelled() && (!step.always || pause(step, is_well)) && !interrupted(&history) =>
                 {
                     self.write(&mut history, Entry::Interrupted {}).await?;
                 }
-                Decision::Run { step, .. }
-                    if pause(step) && engine::is_on_course(self.runbook, history.events(), self.head.until) =>
-                {
-                    return Ok(None);
-                }
+                Decision::Run { step, .. } | Decision::Ask { step, .. } if pause(step, is_well) => return Ok(None),
                 Decision::Run { step, attempt } => {
                     if !prepared {
                         actions.resume(&stated(history.events())).await?;

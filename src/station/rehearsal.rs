@@ -27,6 +27,8 @@ use crate::sandbox::Places;
 
 /// The restore that a rehearsal rehearses.
 pub const RUNBOOK_ID: &str = "etcd-restore";
+/// The restore of a data directory for a member.
+pub const MEMBER_RUNBOOK_ID: &str = "etcd-member";
 
 /// The kinds of record that a rehearsal signs.
 pub const SIGNED_HERE: [&str; 2] = [Attestation::NAMESPACE, ReportRecord::NAMESPACE];

@@ -9,7 +9,10 @@ use crate::rehearsal::ACTIONS;
 use crate::runbook::model::Runbook;
 
 /// The pages in the binary, by their file names.
-const SHIPPED: &[(&str, &[u8])] = &[("etcd-restore.md", include_bytes!("../../runbooks/etcd-restore.md"))];
+const SHIPPED: &[(&str, &[u8])] = &[
+    ("etcd-restore.md", include_bytes!("../../runbooks/etcd-restore.md")),
+    ("etcd-member.md", include_bytes!("../../runbooks/etcd-member.md")),
+];
 
 /// A page that was found.
 #[derive(Debug)]
@@ -52,6 +55,20 @@ impl Station {
             return Err(Failure::new(&codes::RUNBOOK_INVALID, place, cause));
         }
         Ok(runbook)
+    }
+
+    /// The page with this id; the binary's own where this host's directory, which
+    /// may be older than the page, has none.
+    ///
+    /// # Errors
+    /// As [`Station::runbook`].
+    pub fn runbook_or_shipped(&self, id: &str) -> Result<Runbook, Failure> {
+        let file = format!("{id}.md");
+        let missing = |folder: &std::path::PathBuf| !folder.join(&file).exists();
+        match SHIPPED.iter().find(|(name, _)| *name == file) {
+            Some((_, bytes)) if self.config.rehearsal.runbooks.as_ref().is_some_and(missing) => parse(&file, bytes),
+            _ => self.runbook(id),
+        }
     }
 
     /// All pages of this host, by name, those with mistakes too.

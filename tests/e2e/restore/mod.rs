@@ -16,6 +16,7 @@ mod ends;
 mod fence;
 mod find;
 mod from_file;
+mod member;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
 const LIMIT: Duration = Duration::from_secs(120);

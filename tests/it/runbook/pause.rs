@@ -16,8 +16,8 @@ fn begun(runbook: &Runbook, life: &Life) -> (RunHead, Arc<dyn Journal>) {
     (head, journal)
 }
 
-fn closing(step: &Step) -> bool {
-    step.always
+fn closing(step: &Step, is_well: bool) -> bool {
+    step.always && is_well
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +41,7 @@ async fn a_paused_run_goes_on_to_its_end() {
     let (runbook, mut life) = (four_steps(), Life::new(1, None));
     let (head, journal) = begun(&runbook, &life);
     let driver = life.driver(&runbook, &head, journal);
-    assert_eq!(driver.drive_to(&mut life.actions, &|step| step.id == "boot").await.unwrap(), None);
+    assert_eq!(driver.drive_to(&mut life.actions, &|step, _| step.id == "boot").await.unwrap(), None);
     assert_eq!(life.actions.ran, ["fetch", "open"]);
     let outcome = driver.drive(&mut life.actions).await.unwrap();
     assert_eq!((outcome.result, life.actions.ran.len()), (RunResult::Passed, 5));
