@@ -23,7 +23,7 @@ const KEEP: &str = "HOLDFAST_DEMO_KEEP";
 ///
 /// # Errors
 /// Those of [`demo::run`]; no process is left.
-pub async fn run(out: &mut dyn Write, cancel: CancellationToken) -> Result<Exit, Failure> {
+pub async fn run(json: bool, out: &mut dyn Write, cancel: CancellationToken) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let entropy = Arc::new(OsEntropy);
     let folder = std::env::var_os(DIRECTORY).filter(|name| !name.is_empty()).map_or_else(
@@ -34,5 +34,5 @@ pub async fn run(out: &mut dyn Write, cancel: CancellationToken) -> Result<Exit,
     let program = std::env::current_exe().map_err(|e| Failure::because(&codes::DEMO_UNEXPECTED, "holdfast", &e))?;
     let keep = std::env::var_os(KEEP).is_some_and(|value| value == "1");
     let places = Places::usual(None, |variable| std::env::var_os(variable));
-    demo::run(&Demo { folder, keep, program, places, clock, entropy }, out, cancel).await
+    demo::run(&Demo { folder, keep, json, program, places, clock, entropy }, out, cancel).await
 }

@@ -59,8 +59,8 @@ pub fn main() -> ExitCode {
     };
     let is_daemon = matches!(arguments.command, Command::Daemon);
     // What a daemon did is read in its log, and nowhere else.
-    let (verbosity, json_lines) = (arguments.verbose + u8::from(is_daemon), is_daemon && arguments.json);
-    if let Err(failure) = crate::telemetry::log::init(verbosity, json_lines) {
+    let verbosity = arguments.verbose + u8::from(is_daemon);
+    if let Err(failure) = crate::telemetry::log::init(verbosity, arguments.json) {
         let _ = render::failure(&mut io::stderr(), &failure, arguments.json);
         return failure.exit().into();
     }
@@ -152,7 +152,7 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
         Command::Completions(arguments) => completions::print(&arguments, json, out),
         Command::Man(arguments) => man::run(&arguments, json, out),
         Command::Daemon => daemon::run(&config).await,
-        Command::Demo => demo::run(out, cancel.clone()).await,
+        Command::Demo => demo::run(json, out, cancel.clone()).await,
         Command::Answer(command) => unless(&cancel, answer(station(&config)?, &config, command, json, out)).await,
     };
     let flushed = out.flush();

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rig::{self, Rig, Tools};
 use super::site::{self, Site};
+use super::telling::Telling;
 use super::workload;
 use crate::base::clock::Clock;
 use crate::base::codes;
@@ -35,6 +36,8 @@ pub struct Demo {
     pub folder: PathBuf,
     /// Keep the cluster's data, the stores, keys and configurations, too.
     pub keep: bool,
+    /// Tell the story to programs.
+    pub json: bool,
     /// The program to show.
     pub program: PathBuf,
     pub places: Places,
@@ -53,8 +56,8 @@ pub async fn run(demo: &Demo, out: &mut dyn Write, cancel: CancellationToken) ->
     prepare(&demo.folder)?;
     // Declared first, so that it is dropped after all that runs has ended.
     let mut litter = Litter { folder: &demo.folder, keep: demo.keep };
-    let mut tale = Tale { out, commands: None, demo, cancel: cancel.clone() };
-    tale.say(&format!("holdfast demo: everything lies in {}", demo.folder.display()))?;
+    let mut tale = Tale { telling: Telling { out, json: demo.json }, commands: None, demo, cancel: cancel.clone() };
+    tale.telling.said(&format!("holdfast demo: everything lies in {}", demo.folder.display()))?;
     let mut rig = Rig::start(&demo.folder.join("production"), tools.clone(), demo.clock.now()).await?;
     tale.commands = Some(Sandbox::up(&demo.folder.join("commands"), "demo", Fencing::Never).await?);
     let told = {
@@ -121,7 +124,7 @@ fn prepare(folder: &Path) -> Result<(), Failure> {
 }
 
 struct Tale<'a> {
-    out: &'a mut dyn Write,
+    telling: Telling<'a>,
     commands: Option<Sandbox>,
     demo: &'a Demo,
     cancel: CancellationToken,
@@ -136,31 +139,36 @@ struct Keys {
 impl Tale<'_> {
     async fn tell(&mut self, rig: &mut Rig, tools: &Tools) -> Result<(), Failure> {
         let keys = Keys { key1: self.make_key("key1")?, key2: self.make_key("key2")? };
-        self.chapter("A Kubernetes API server with encryption at rest (aescbc, key1), on a real etcd")?;
+        self.telling.chapter("A Kubernetes API server with encryption at rest (aescbc, key1), on a real etcd")?;
         rig.serve(&encryption(vec![keys.key1.clone()])).await?;
         let written = workload::write(&rig.client()?, self.demo.entropy.as_ref()).await?;
-        self.say(&format!("wrote {} namespaces, {} Secrets and as many ConfigMaps", workload::NAMESPACES.len(), written.len()))?;
+        self.telling.said(&format!(
+            "wrote {} namespaces, {} Secrets and as many ConfigMaps",
+            workload::NAMESPACES.len(),
+            written.len()
+        ))?;
         let site = Site::build(&self.demo.folder, rig, &self.link_tools(tools)?, self.demo.entropy.as_ref())?;
 
-        self.chapter("A snapshot: sealed, its key in escrow, its manifest signed")?;
+        self.telling.chapter("A snapshot: sealed, its key in escrow, its manifest signed")?;
         self.expect(&site, site::CONTROL_PLANE, &["snapshot"], Exit::Good).await?;
 
-        self.chapter("The key is rotated to key2, and half of the Secrets are rewritten")?;
+        self.telling.chapter("The key is rotated to key2, and half of the Secrets are rewritten")?;
         rig.serve(&encryption(vec![keys.key2.clone(), keys.key1.clone()])).await?;
         let rewritten = workload::rewrite_half(&rig.client()?).await?;
-        self.say(&format!("rewrote {rewritten} of {} Secrets", written.len()))?;
+        self.telling.said(&format!("rewrote {rewritten} of {} Secrets", written.len()))?;
         self.expect(&site, site::CONTROL_PLANE, &["snapshot"], Exit::Good).await?;
 
-        self.chapter("What each snapshot needs, and what still hangs on key1")?;
+        self.telling.chapter("What each snapshot needs, and what still hangs on key1")?;
         self.expect(&site, site::REHEARSAL, &["list"], Exit::Good).await?;
         self.expect(&site, site::REHEARSAL, &["show", "latest"], Exit::Good).await?;
 
-        self.chapter("Both snapshots are rehearsed, on another host, with keys from escrow alone")?;
+        self.telling.chapter("Both snapshots are rehearsed, on another host, with keys from escrow alone")?;
         let [older, newer] = self.snapshots(&site)?;
         self.expect(&site, site::REHEARSAL, &["rehearse", &older, "--to", "serve"], Exit::Good).await?;
         self.expect(&site, site::REHEARSAL, &["rehearse", &newer, "--to", "serve"], Exit::Good).await?;
 
-        self.chapter("The failure that holdfast exists to catch: the image is whole, and key1's escrow record is gone")?;
+        self.telling
+            .chapter("The failure that holdfast exists to catch: the image is whole, and key1's escrow record is gone")?;
         let withheld = withhold(&site, keys.key1.fingerprint())?;
         let failed = self.expect(&site, site::REHEARSAL, &["rehearse", &newer, "--to", "serve"], Exit::Bad).await;
         withheld.put_back()?;
@@ -188,7 +196,7 @@ impl Tale<'_> {
 
     /// Runs the program as `host` would, shows what it prints, and checks how it ends.
     async fn expect(&mut self, site: &Site, host: &str, arguments: &[&str], exit: Exit) -> Result<(), Failure> {
-        self.say(&format!("\n{host}$ holdfast {}", arguments.join(" ")))?;
+        self.telling.command(host, arguments)?;
         let commands = self.commands.as_ref().ok_or_else(|| unexpected("demo", "it is over"))?;
         let config = site.config(host).display().to_string();
         let command = Command::new("holdfast", &self.demo.program).args(["--config", &config]).args(arguments.iter().copied());
@@ -201,7 +209,7 @@ impl Tale<'_> {
                 return Err(interrupted());
             }
         };
-        self.say(&format!("(exit code {})", code.map_or("none".to_owned(), |code| code.to_string())))?;
+        self.telling.ended(code)?;
         if code == Some(exit as i32) {
             return Ok(());
         }
@@ -213,11 +221,13 @@ impl Tale<'_> {
 
     async fn follow(&mut self, process: &mut Process) -> Result<Option<i32>, Failure> {
         let mut log = fs::File::open(process.log()).map_err(|e| unexpected("log", &e.to_string()))?;
+        let mut text = Vec::new();
         loop {
             let ended = tokio::time::timeout(FOLLOW_INTERVAL, process.wait()).await;
-            let mut text = Vec::new();
             log.read_to_end(&mut text).map_err(|e| unexpected("log", &e.to_string()))?;
-            self.print(&text)?;
+            let lines = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+            let whole = if ended.is_ok() { text.len() } else { lines };
+            self.telling.output(&String::from_utf8_lossy(&text.drain(..whole).collect::<Vec<_>>()))?;
             if let Ok(status) = ended {
                 return Ok(status?.code());
             }
@@ -246,30 +256,17 @@ impl Tale<'_> {
     }
 
     fn end(&mut self) -> Result<(), Failure> {
-        self.chapter("All went as expected. The reports, newest last")?;
+        self.telling.chapter("All went as expected. The reports, newest last")?;
         let reports = self.demo.folder.join("reports");
         let mut pages: Vec<_> = fs::read_dir(&reports).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         pages.sort();
         for page in pages.iter().filter(|page| page.extension().is_some_and(|e| e == "html")) {
-            self.say(&format!("  {}", page.display()))?;
+            self.telling.report(page)?;
         }
         if self.demo.keep {
-            self.say(&format!("kept: {}", self.demo.folder.display()))?;
+            self.telling.kept(&self.demo.folder)?;
         }
         Ok(())
-    }
-
-    fn chapter(&mut self, title: &str) -> Result<(), Failure> {
-        self.say(&format!("\n== {title}"))
-    }
-
-    fn say(&mut self, line: &str) -> Result<(), Failure> {
-        self.print(format!("{line}\n").as_bytes())
-    }
-
-    fn print(&mut self, text: &[u8]) -> Result<(), Failure> {
-        let written = self.out.write_all(text).and_then(|()| self.out.flush());
-        written.map_err(|error| Failure::because(&codes::OUTPUT, "standard output", &error))
     }
 }
 

@@ -15,6 +15,7 @@ mod data;
 #[allow(dead_code)]
 mod etcd_image;
 mod forged;
+mod machine;
 mod progress;
 mod rehearse;
 #[path = "../it/report/sample.rs"]

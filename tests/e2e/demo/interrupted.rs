@@ -12,11 +12,11 @@ use super::show::processes_naming;
 /// A test that waits longer than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Starts a demo and reads its output up to the line that holds `text`.
+/// Starts a demo and reads its output up to the line that holds `text`. For a program, each line is an event.
 #[allow(clippy::disallowed_methods)] // the program under test
-fn demo_up_to(text: &str, folder: &Path) -> Child {
+fn demo_up_to(text: &str, arguments: &[&str], folder: &Path) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-        .arg("demo")
+        .args(arguments)
         .env("HOLDFAST_DEMO_DIR", folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -24,7 +24,9 @@ fn demo_up_to(text: &str, folder: &Path) -> Child {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    let found = lines.map_while(Result::ok).any(|line| line.contains(text));
+    let is_event = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok_and(|event| event["event"].is_string());
+    let lines = lines.map_while(Result::ok).inspect(|line| assert_eq!(is_event(line), arguments.contains(&"--json"), "{line}"));
+    let found = { lines }.any(|line| line.contains(text));
     assert!(found, "the demo ended before it said {text:?}");
     child
 }
@@ -51,7 +53,7 @@ fn nothing_is_left(folder: &Path) {
 fn an_interrupted_demo_ends_with_130_and_leaves_no_process_and_no_key() {
     let keep = tempfile::tempdir().unwrap();
     let folder = keep.path().join("demo");
-    let child = demo_up_to("ok      build-encryption-config", &folder);
+    let child = demo_up_to("ok      build-encryption-config", &["demo", "--json"], &folder);
     assert_eq!(end(child, Signal::INT), Some(130));
     nothing_is_left(&folder);
     assert!(super::files(keep.path()).iter().all(|file| file.starts_with(folder.join("reports"))), "keys must not stay");
@@ -61,7 +63,7 @@ fn an_interrupted_demo_ends_with_130_and_leaves_no_process_and_no_key() {
 fn a_killed_demo_leaves_no_process() {
     let keep = tempfile::tempdir().unwrap();
     let folder = keep.path().join("demo");
-    let child = demo_up_to("cp-1$ holdfast snapshot", &folder);
+    let child = demo_up_to("cp-1$ holdfast snapshot", &["demo"], &folder);
     assert_eq!(end(child, Signal::KILL), None);
     nothing_is_left(&folder);
 }
