@@ -34,7 +34,7 @@ use crate::base::clock::Clock;
 use crate::base::codes;
 use crate::base::failure::Failure;
 use crate::station::Station;
-use crate::station::lock::NamedLock;
+use crate::station::lock::{self, NamedLock};
 use crate::telemetry::events::{DaemonReady, Noted};
 use crate::telemetry::metrics::Metrics;
 use hands::Hands;
@@ -75,7 +75,7 @@ impl Daemon {
         let plan = hands::plan(config, &station.config)?;
         // Makes the state directory where it is missing; one that cannot be used is told now, not at 3 a.m.
         drop(station.catalog()?);
-        let lock = NamedLock::now_or(&station.state_dir().join("daemon.lock"), &codes::DAEMON_RUNNING)?;
+        let lock = NamedLock::now_or(&station.state_dir().join(lock::DAEMON), &codes::DAEMON_RUNNING)?;
         let waiting = station.outbox()?.waiting()?;
         let (state, senseless) = State::read(station.state_dir());
         if let Some(failure) = senseless {

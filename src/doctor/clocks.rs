@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 
+use super::certificates::look_at_members;
 use super::{Area, Check, Findings, Host, blocking, codes};
 use crate::base::units::human_duration;
 
@@ -42,6 +43,30 @@ impl Check for Kernel {
                 "clock",
                 "nothing here tells whether it is synchronised (systemd-timesyncd would)",
             );
+        }
+    }
+}
+
+/// Do the members of etcd have the same time?
+pub(super) struct Members;
+
+#[async_trait]
+impl Check for Members {
+    fn area(&self) -> Area {
+        Area::Clocks
+    }
+
+    fn name(&self) -> String {
+        "the clocks of etcd's members".to_owned()
+    }
+
+    async fn examine(&self, host: &Host, findings: &Findings) {
+        let Some(etcd) = &host.station.config.etcd else { return };
+        for (endpoint, seen) in look_at_members(host, etcd).await {
+            match seen.map(|seen| seen.clocks) {
+                Ok(Ok(Some((theirs, ours)))) => tell(findings, &endpoint, "its own", theirs, ours),
+                _ => findings.not_applicable(endpoint, "does not tell its time"),
+            }
         }
     }
 }

@@ -75,6 +75,79 @@ codes! {
     STATE_HELD = "doctor.state.held", Note,
         "a process holds a lock in the state directory",
         "";
+    NO_DAEMON = "doctor.state.no-daemon", Warning,
+        "the configuration has a schedule, and no daemon works by it",
+        "start it: systemctl enable --now holdfast";
+
+    MEMBER_UNSEEN = "doctor.etcd.member-unseen", Warning,
+        "a member of the cluster that is no configured endpoint does not answer from here",
+        "start it, or let this host reach it: a snapshot is taken from whichever member is well";
+    MEMBER_UNSTARTED = "doctor.etcd.member-unstarted", Warning,
+        "a member was added to the cluster and has never started",
+        "start it, or remove it with etcdctl member remove";
+    ENDPOINTS_FEW = "doctor.etcd.endpoints", Note,
+        "not every member is a configured endpoint",
+        "list all members in etcd.endpoints: a snapshot is then taken even while one is down";
+    TWO_CLUSTERS = "doctor.etcd.two-clusters", Error,
+        "the configured endpoints belong to different clusters",
+        "list the endpoints of one cluster only";
+    NO_LEADER = "doctor.etcd.no-leader", Error,
+        "a member knows no leader: the cluster takes no writes, and no snapshot is taken of it",
+        "bring back a majority of the members";
+    MEMBER_LAGS = "doctor.etcd.lagging", Warning,
+        "a member applies entries later than others: a snapshot of it is suspect",
+        "look at its disk and network";
+    MEMBER_LEARNS = "doctor.etcd.learner", Note,
+        "a member is a learner: no snapshot is taken of it",
+        "promote it with etcdctl member promote once it has caught up";
+    VERSIONS_DIFFER = "doctor.etcd.versions", Warning,
+        "members run different versions",
+        "finish the upgrade";
+    ALARM_CORRUPT = "doctor.etcd.alarm-corrupt", Error,
+        "a member found its own data damaged: every snapshot of the cluster is suspect",
+        "replace the member that the alarm names, then etcdctl alarm disarm";
+    ALARM_NOSPACE = "doctor.etcd.alarm-nospace", Error,
+        "the cluster refuses writes, because a database reached its quota",
+        "compact and defragment, then etcdctl alarm disarm";
+    QUOTA_NEAR = "doctor.etcd.quota-near", Warning,
+        "a database fills most of its quota: beyond it etcd refuses writes",
+        "compact and defragment, or raise --quota-backend-bytes";
+    IMAGE_LIMIT = "doctor.etcd.image-limit", Error,
+        "the database is larger than backup.image_limit: no snapshot is taken",
+        "raise backup.image_limit to what the host's memory allows, or defragment";
+    IMAGE_LIMIT_NEAR = "doctor.etcd.image-limit-near", Warning,
+        "the database is nearly as large as backup.image_limit, beyond which no snapshot is taken",
+        "raise backup.image_limit to what the host's memory allows, or defragment";
+    CERTIFICATE_UNREADABLE = "doctor.etcd.certificate-unreadable", Error,
+        "a file that should hold certificates or a key in PEM does not",
+        "put a PEM file there, or correct the key that names it";
+    CERTIFICATE_EXPIRED = "doctor.etcd.certificate-expired", Error,
+        "a certificate is beyond its last day",
+        "renew it: kubeadm certs renew all, then restart the static pods; kubeadm certs check-expiration shows all of them";
+    CERTIFICATE_EARLY = "doctor.etcd.certificate-early", Error,
+        "a certificate's first day is yet to come, or this host's clock is wrong",
+        "compare the clock with the certificate's first day";
+    CERTIFICATE_ENDS = "doctor.etcd.certificate-ends", Warning,
+        "a certificate ends within 30 days",
+        "renew it: kubeadm certs renew all, then restart the static pods; kubeadm certs check-expiration shows all of them";
+    AUTHORITY_EXPIRED = "doctor.etcd.authority-expired", Error,
+        "an authority is beyond its last day: nothing that it signed is accepted",
+        "replace the authority and all that it signed; kubeadm certs renew does not renew authorities";
+    AUTHORITY_ENDS = "doctor.etcd.authority-ends", Warning,
+        "an authority ends within 30 days",
+        "replace the authority and all that it signed; kubeadm certs renew does not renew authorities";
+    CERTIFICATE_USAGE = "doctor.etcd.certificate-usage", Error,
+        "the certificate is not one for clients",
+        "name one with the extended key usage clientAuth, such as kubeadm's etcd/healthcheck-client.crt";
+    KEY_MISMATCH = "doctor.etcd.key-mismatch", Error,
+        "etcd.key is not the key of etcd.cert",
+        "name a pair: both change when kubeadm renews them";
+    CERTIFICATE_REFUSED = "doctor.etcd.certificate-refused", Error,
+        "a member refuses this host's client certificate",
+        "set etcd.cert and etcd.key to a pair that etcd's authority signed and that has not expired";
+    CERTIFICATE_WRONG = "doctor.etcd.certificate-wrong", Error,
+        "a member's certificate is not one that this host believes",
+        "name the endpoint as its certificate does, and in etcd.ca the authority that signed it";
 
     KEY_WEAK = "doctor.keys.weak", Warning,
         "an encryption key is text: it can be guessed, and so can its fingerprint",
@@ -122,9 +195,15 @@ codes! {
     NO_SNAPSHOT = "doctor.ledger.no-snapshot", Warning,
         "the ledger has no snapshot of this cluster",
         "take one with holdfast snapshot";
-    SNAPSHOT_OLD = "doctor.ledger.snapshot-old", Error,
-        "the newest good snapshot is older than it should be",
-        "run holdfast snapshot and read why it fails";
+    SLOT_MISSED = "doctor.ledger.slot-missed", Error,
+        "a scheduled snapshot was due and there is no good one since",
+        "run holdfast snapshot and read why it fails, and the daemon's log";
+    SNAPSHOT_OLD = "doctor.ledger.snapshot-old", Warning,
+        "the newest good snapshot is more than a day old, and this host has no schedule",
+        "set schedule.snapshot on a control-plane host, and run holdfast daemon there";
+    NO_GOOD_SNAPSHOT = "doctor.ledger.no-good-snapshot", Error,
+        "no snapshot of this cluster is of good quality",
+        "holdfast show latest says what is wrong with the newest";
     NOT_RESTORABLE = "doctor.ledger.not-restorable", Error,
         "the newest snapshot cannot be restored",
         "holdfast show latest says what is missing";

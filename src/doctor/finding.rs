@@ -148,6 +148,13 @@ impl Findings {
         self.found.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many of these are no good news.
+    #[must_use]
+    pub fn troubles(&self) -> usize {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.iter().filter(|finding| finding.status < Status::Ok).count()
+    }
+
     fn add(&self, status: Status, code: Option<&'static str>, object: &dyn Display, finding: &dyn Display, next: Option<String>) {
         let finding = Finding { area: self.area, status, code, object: object.to_string(), finding: finding.to_string(), next };
         self.found.lock().unwrap_or_else(PoisonError::into_inner).push(finding);

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 
 use super::recorded::Recorded;
-use super::roles::takes_snapshots;
 use super::{Area, Check, Findings, Host, blocking, codes};
+use crate::base::cron::CronLine;
 use crate::base::units::{count, human_duration};
 use crate::record::manifest::Quality;
 
-/// People snapshot daily or more often; two hours forgive a slow day.
+/// Where no schedule says otherwise: people snapshot daily or more often; two hours forgive a slow day.
 const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_hours(26);
-/// People rehearse weekly or more often; a day forgives a holiday.
+/// Where no schedule says otherwise: people rehearse weekly or more often; a day forgives a holiday.
 const PROOF_AGE: SignedDuration = SignedDuration::from_hours(8 * 24);
 /// More are one finding that says how many.
 const FINDINGS_SHOWN: usize = 10;
@@ -50,7 +50,7 @@ impl Check for History {
         }
         if recorded.seen {
             snapshots(host, recorded, findings, now);
-            proof(recorded, findings, now);
+            proof(host, recorded, findings, now);
         }
     }
 }
@@ -92,42 +92,70 @@ fn snapshots(host: &Host, recorded: &Recorded, findings: &Findings, now: Timesta
     }
     let good = recorded.snapshots.iter().filter(|row| row.quality == Quality::Good);
     let moments = good.filter_map(|row| Some((row.taken.parse::<Timestamp>().ok()?, row)));
-    match moments.max_by_key(|(at, _)| *at) {
-        Some((at, row)) if now.duration_since(at) > SNAPSHOT_AGE => {
-            let next = match takes_snapshots(&host.station.config) {
-                true => codes::SNAPSHOT_OLD.next.to_owned(),
-                false => format!("find out on {} why no snapshot is taken", row.host),
-            };
-            let text = format!("is the newest good one, and was taken {} ago", age(at, now));
-            findings.found_next(&codes::SNAPSHOT_OLD, format!("snapshot {}", row.id), text, next);
-        }
-        Some((at, row)) => {
-            findings.good(
-                format!("snapshot {}", row.id),
-                format!("is the newest good one, taken {} ago by {}", age(at, now), row.host),
-            );
-        }
-        None => findings.found(&codes::SNAPSHOT_OLD, cluster, "has no snapshot of good quality in the ledger"),
+    let Some((at, row)) = moments.max_by_key(|(at, _)| *at) else {
+        return findings.found(&codes::NO_GOOD_SNAPSHOT, cluster, "has no snapshot of good quality in the ledger");
+    };
+    let (object, old) = (format!("snapshot {}", row.id), now.duration_since(at) > SNAPSHOT_AGE);
+    let text = format!("is the newest good one, taken {} ago by {}", age(at, now), row.host);
+    let config = &host.station.config;
+    match (&config.schedule.snapshot, old) {
+        (Some(line), _) => match missed(line, config.daemon.snapshot_deadline, at, now) {
+            Some(due) => findings.found(&codes::SLOT_MISSED, object, format!("{text}, and one was due at {due}")),
+            None => findings.good(object, text),
+        },
+        (None, true) => findings.found(&codes::SNAPSHOT_OLD, object, text),
+        (None, false) => findings.good(object, text),
     }
 }
 
-fn proof(recorded: &Recorded, findings: &Findings, now: Timestamp) {
+fn proof(host: &Host, recorded: &Recorded, findings: &Findings, now: Timestamp) {
     if recorded.snapshots.is_empty() {
         return;
     }
-    match recorded.proof.as_ref().and_then(|proof| Some((proof, proof.at.parse::<Timestamp>().ok()?))) {
-        None => findings.found(&codes::NEVER_PROVEN, "restore", "has never been proven: no rehearsal passed"),
-        Some((proof, at)) => {
-            let text = format!("was last proven {} ago, to {}, with {}", age(at, now), proof.rung, proof.snapshot);
-            match now.duration_since(at) > PROOF_AGE {
-                true => findings.found(&codes::PROOF_OLD, "restore", text),
-                false => findings.good("restore", text),
-            }
-        }
+    let Some((proof, at)) = recorded.proof.as_ref().and_then(|proof| Some((proof, proof.at.parse::<Timestamp>().ok()?))) else {
+        return findings.found(&codes::NEVER_PROVEN, "restore", "has never been proven: no rehearsal passed");
+    };
+    let text = format!("was last proven {} ago, to {}, with {}", age(at, now), proof.rung, proof.snapshot);
+    let config = &host.station.config;
+    match &config.schedule.rehearsal {
+        Some(line) => match missed(line, config.daemon.rehearsal_deadline, at, now) {
+            Some(due) => findings.found(&codes::PROOF_OLD, "restore", format!("{text}, and a rehearsal was due at {due}")),
+            None => findings.good("restore", text),
+        },
+        None if now.duration_since(at) > PROOF_AGE => findings.found(&codes::PROOF_OLD, "restore", text),
+        None => findings.good("restore", text),
     }
+}
+
+/// The slot that passed without its work: the last one that had all the time
+/// that work is given, if nothing was done since.
+fn missed(line: &CronLine, given: Duration, done: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    let due = line.latest_at_or_before(now.checked_sub(given).ok()?)?;
+    (done < due).then_some(due)
 }
 
 /// How long ago; nothing below zero, which the clocks' checks tell of.
 fn age(at: Timestamp, now: Timestamp) -> String {
     human_duration(Duration::try_from(now.duration_since(at)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_missed_when_its_time_is_over_and_nothing_was_done_since() {
+        let line: CronLine = "0 * * * *".parse().unwrap();
+        let at = |text: &str| format!("2026-12-01T{text}:00Z").parse::<Timestamp>().unwrap();
+        let given = Duration::from_secs(30 * 60);
+        for (done, now, expected) in [
+            ("12:05", "12:40", None),
+            ("12:05", "13:20", None),
+            ("12:05", "13:31", Some("13:00")),
+            ("13:00", "13:31", None),
+            ("10:05", "13:20", Some("12:00")),
+        ] {
+            assert_eq!(missed(&line, given, at(done), at(now)), expected.map(at), "{done} and {now}");
+        }
+    }
 }

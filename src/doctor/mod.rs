@@ -11,6 +11,7 @@
 //! - a file in the state directory, and a directory below `rehearsal.scratch_dir` where rehearsals run: both are removed again;
 //! - the catalog, which it folds from the ledger as every command does.
 
+mod certificates;
 mod clocks;
 pub mod codes;
 mod encryption;
@@ -18,12 +19,15 @@ mod files;
 pub mod finding;
 mod history;
 mod identities;
+mod members;
+mod peek;
 mod recorded;
 mod roles;
 mod signing;
 mod space;
 mod state;
 mod tools;
+mod x509;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,12 +91,16 @@ pub fn checks() -> Vec<Box<dyn Check>> {
         Box::new(roles::Roles),
         Box::new(files::Files),
         Box::new(state::StateDirectory),
+        Box::new(members::Members),
+        Box::new(certificates::ClientCertificates),
+        Box::new(certificates::ServerCertificates),
         Box::new(encryption::Encryption),
         Box::new(signing::Signing),
         Box::new(identities::IdentityFiles),
         Box::new(history::History),
         Box::new(clocks::Kernel),
         Box::new(clocks::Records),
+        Box::new(clocks::Members),
         Box::new(tools::Programs),
         Box::new(tools::FenceCheck),
         Box::new(tools::Memory),

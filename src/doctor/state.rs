@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use super::space::{self, Room};
 use super::{Area, Check, Findings, Host, blocking, codes};
 use crate::base::units::human_bytes;
+use crate::station::lock;
 
 /// Records and reports are small, and the catalog grows by a few KiB a snapshot:
 /// below this a busy year no longer fits.
@@ -50,6 +51,11 @@ impl Check for StateDirectory {
                 room => space::tell(findings, &object, free, room),
             },
             Err(error) => findings.found(&codes::NO_ANSWER, &object, format!("does not tell its free space: {error}")),
+        }
+        let schedule = &host.station.config.schedule;
+        let wants_daemon = schedule.snapshot.is_some() || schedule.rehearsal.is_some();
+        if wants_daemon && !holders.iter().any(|(held, ..)| held == lock::DAEMON) {
+            findings.found(&codes::NO_DAEMON, "[schedule]", "is set, and no daemon works by it on this state directory");
         }
         for (lock, pid, name) in holders {
             findings.found(&codes::STATE_HELD, format!("{object}/{lock}"), format!("is held by process {pid} ({name})"));

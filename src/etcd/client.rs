@@ -28,6 +28,27 @@ pub struct HashKv {
     pub revision: i64,
 }
 
+/// A member as the cluster lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedMember {
+    pub id: u64,
+    /// Empty until it has started once.
+    pub name: String,
+    pub client_urls: Vec<String>,
+    pub learner: bool,
+}
+
+impl ListedMember {
+    fn of(member: &etcd_client::Member) -> Self {
+        Self {
+            id: member.id(),
+            name: member.name().to_owned(),
+            client_urls: member.client_urls().to_vec(),
+            learner: member.is_learner(),
+        }
+    }
+}
+
 /// Clients of a cluster's endpoints, one connection each.
 #[derive(Debug)]
 pub struct EtcdClient {
@@ -95,12 +116,38 @@ impl EtcdClient {
         Ok(u64::try_from(answer.count()).unwrap_or(0))
     }
 
-    async fn status(&self, endpoint: &str) -> Result<MemberStatus, Failure> {
+    /// All members of the cluster, as the first endpoint that answers knows them.
+    /// Asked of its own memory, so that a member without a leader answers, too.
+    ///
+    /// # Errors
+    /// Why the last endpoint gave no answer.
+    pub async fn members(&self) -> Result<Vec<ListedMember>, Failure> {
+        let mut silent = Failure::new(&codes::ETCD_UNREACHABLE, "etcd.endpoints", "there are none");
+        for endpoint in &self.endpoints {
+            let listed = async {
+                let mut client = self.connect(endpoint, false).await?;
+                within(STATUS_TIMEOUT, endpoint, client.member_list()).await
+            };
+            match listed.await {
+                Ok(listed) => return Ok(listed.members().iter().map(ListedMember::of).collect()),
+                Err(failure) => silent = failure,
+            }
+        }
+        Err(silent)
+    }
+
+    /// The status of one member, and the quota of its database where it tells one.
+    ///
+    /// # Errors
+    /// `etcd.*` when it does not answer.
+    pub async fn status(&self, endpoint: &str) -> Result<(MemberStatus, Option<u64>), Failure> {
         let mut client = self.connect(endpoint, false).await?;
         let status = within(STATUS_TIMEOUT, endpoint, client.status()).await?;
+        // 0 from a server before 3.6.
+        let quota = u64::try_from(status.db_size_quota()).ok().filter(|quota| *quota > 0);
         let header =
             status.header().ok_or_else(|| Failure::new(&codes::ETCD_STREAM_BROKEN, endpoint, "its status has no header"))?;
-        Ok(MemberStatus {
+        let status = MemberStatus {
             endpoint: endpoint.to_owned(),
             cluster_id: header.cluster_id(),
             member_id: header.member_id(),
@@ -112,14 +159,16 @@ impl EtcdClient {
             db_bytes: u64::try_from(status.db_size()).unwrap_or(0),
             learner: status.is_learner(),
             errors: status.errors().to_vec(),
-        })
+        };
+        Ok((status, quota))
     }
 }
 
 #[async_trait]
 impl Source for EtcdClient {
     async fn statuses(&self) -> Vec<Result<MemberStatus, Failure>> {
-        futures::future::join_all(self.endpoints.iter().map(|endpoint| self.status(endpoint))).await
+        let asked = self.endpoints.iter().map(async |endpoint| Ok(self.status(endpoint).await?.0));
+        futures::future::join_all(asked).await
     }
 
     async fn stream(&self, endpoint: &str, require_leader: bool) -> Result<Box<dyn MessageStream>, Failure> {

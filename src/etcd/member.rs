@@ -86,7 +86,9 @@ pub fn choose(members: &[MemberStatus], degraded: bool) -> Result<Choice, Failur
     Ok(best)
 }
 
-fn assess(member: &MemberStatus, newest: u64) -> Choice {
+/// One member beside the others, whose newest entry is `newest`.
+#[must_use]
+pub fn assess(member: &MemberStatus, newest: u64) -> Choice {
     let lag = newest.saturating_sub(member.raft_applied_index);
     let mut doubts = Vec::new();
     if lag > LAG_LIMIT {

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::base::failure::Failure;
-pub use client::{EtcdClient, HashKv};
+pub use client::{EtcdClient, HashKv, ListedMember};
 pub use guard::{Guard, StreamedImage};
 pub use member::{Choice, MemberStatus, choose};
 

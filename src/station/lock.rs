@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A process id has fewer digits; whatever else stands there is no holder's name.
 const LONGEST_PID: u64 = 20;
 
+/// Of the one daemon of a state directory.
+pub const DAEMON: &str = "daemon.lock";
+
 /// A lock, held until dropped.
 #[derive(Debug)]
 pub struct NamedLock {

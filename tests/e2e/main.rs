@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
 mod demo;
+mod doctor;
 mod etcd_cluster;
 mod inspect;
 mod operated;

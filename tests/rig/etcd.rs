@@ -116,6 +116,14 @@ impl EtcdRig {
         self.folder.path().join(name)
     }
 
+    /// Who signed all of these; only with TLS.
+    pub fn authority(&self) -> Option<&Authority> {
+        match &self.wire {
+            Wire::Plain => None,
+            Wire::Tls(pki) => Some(&pki.authority),
+        }
+    }
+
     /// A folder that goes with the rig.
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -84,6 +84,17 @@ async fn a_state_directory_that_is_not_there_is_not_made_by_looking() {
 }
 
 #[tokio::test]
+async fn a_schedule_without_a_daemon_is_a_warning_and_one_with_it_is_not() {
+    let bench = Bench::new(Role::ControlPlane).edit("[rehearsal]", "[schedule]\nsnapshot = \"0 * * * *\"\n[rehearsal]");
+    bench.examine(Area::Config).await.one("doctor.state.no-daemon");
+    let lock = std::fs::File::create(bench.site.state.path().join("daemon.lock")).unwrap();
+    lock.lock().unwrap();
+    let found = bench.examine(Area::Config).await;
+    assert!(!found.has("doctor.state.no-daemon"), "{found}");
+    assert!(found.one("doctor.state.held").object.ends_with("/daemon.lock"), "{found}");
+}
+
+#[tokio::test]
 async fn other_writers_and_holders_of_locks_in_the_state_directory_are_named() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new(Role::ControlPlane);

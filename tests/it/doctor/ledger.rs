@@ -43,6 +43,18 @@ async fn what_was_good_grows_old() {
 }
 
 #[tokio::test]
+async fn a_schedule_says_when_a_snapshot_is_late() {
+    let bench = proven().await.edit("[rehearsal]", "[schedule]\nsnapshot = \"0 14 * * *\"\n[rehearsal]");
+    // That of 13:05 would be fresh enough for a host without a schedule; here one was due at 14:00.
+    bench.clock.advance(Duration::from_secs(2 * 3600));
+    let found = bench.examine(Area::Ledger).await;
+    let missed = found.one("doctor.ledger.slot-missed");
+    assert!(missed.finding.contains("one was due at 2026-12-01T14:00:00Z"), "{found}");
+    let patient = proven().await.edit("[rehearsal]", "[schedule]\nsnapshot = \"0 13 * * *\"\n[rehearsal]");
+    assert_eq!(patient.examine(Area::Ledger).await.worse_than(Status::Ok), Vec::<&str>::new());
+}
+
+#[tokio::test]
 async fn silence_of_rehearsals_and_of_snapshots_is_told() {
     let bench = Bench::new(Role::ControlPlane);
     let found = bench.examine(Area::Ledger).await;
