@@ -4,8 +4,9 @@
 //! The kernel releases a lock when its process ends, in whatever way. The file
 //! stays, and says nothing once nobody holds it.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,12 +46,16 @@ impl std::fmt::Display for Holder {
 }
 
 impl NamedLock {
-    /// Takes the lock on `path`, or says who has it.
+    /// Takes the lock on `path`, or says who has it. A state directory that is
+    /// not there yet is made, for its owner alone.
     ///
     /// # Errors
     /// `state.unusable` where the file cannot be made or locked.
     pub fn attempt(path: &Path) -> Result<Result<Self, Holder>, Failure> {
         let unusable = |e: io::Error| Failure::because(&codes::STATE_UNUSABLE, path.display(), &e);
+        if let Some(state) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(unusable)?;
+        }
         let mut file = File::options().create(true).truncate(false).read(true).write(true).open(path).map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => {
@@ -152,8 +157,18 @@ mod tests {
             assert_eq!(NamedLock::attempt(&path).unwrap().unwrap_err(), Holder { pid: None });
             drop(held);
         }
-        let gone = folder.path().join("gone/daemon.lock");
-        assert_eq!(NamedLock::attempt(&gone).unwrap_err().code().name, "state.unusable");
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let nowhere = folder.path().join("file/daemon.lock");
+        assert_eq!(NamedLock::attempt(&nowhere).unwrap_err().code().name, "state.unusable");
+    }
+
+    #[test]
+    fn the_first_lock_of_a_host_makes_its_state_directory_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("var/holdfast");
+        let _held = NamedLock::attempt(&state.join("snapshot.lock")).unwrap().unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&state).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[tokio::test(start_paused = true)]
