@@ -1,6 +1,7 @@
 //! From facts to the manifest and `RESTORE.md`. Pure.
 
 use super::BackupHost;
+use super::clock_offset::ClockOffset;
 use super::configuration::Readings;
 use super::restore_md::{Page, PageKey, PageKms};
 use super::take::Draft;
@@ -35,6 +36,7 @@ pub struct Facts<'a> {
     pub object: &'a Stored,
     pub receipts: &'a [Receipt],
     pub readings: &'a Readings,
+    pub clock_offset: Option<ClockOffset>,
 }
 
 /// The documents of a snapshot, still without their place in the chain.
@@ -61,6 +63,7 @@ pub fn assemble(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>) -> Resu
     let (gaps, warnings) = gaps(&keys);
     problems.extend(gaps);
     problems.extend(unlocked(&facts.captured.memory));
+    problems.extend(facts.clock_offset.and_then(ClockOffset::problem));
     problems.extend(facts.readings.failure.as_ref().map(unread));
     let mut manifest = Manifest {
         schema: SCHEMA,
@@ -68,7 +71,7 @@ pub fn assemble(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>) -> Resu
         signer: Link { name: host.signer.principal().clone(), seq: 0, prev: None },
         id: draft.id.clone(),
         cluster: Cluster { name: host.config.cluster.clone(), lineage: draft.lineage.clone() },
-        quality: quality(&keys, &problems, facts.readings.failure.is_some()),
+        quality: quality(&keys, &problems, facts.readings.failure.is_some(), facts.clock_offset),
         taken: taken(host, draft, facts, etcd),
         image: image(facts, etcd),
         object: object(facts.object),
@@ -86,12 +89,14 @@ pub fn assemble(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>) -> Resu
 }
 
 /// `incomplete` outweighs `suspect`: without its keys the content does not matter.
-fn quality(keys: &[KeyNeed], problems: &[Problem], unread: bool) -> Quality {
+fn quality(keys: &[KeyNeed], problems: &[Problem], unread: bool, clock: Option<ClockOffset>) -> Quality {
     let complete = !unread && keys.iter().all(|key| key.proof == Proof::Opened && key.escrow_record.is_some());
     let doubted = ["member-lagging", "member-leaderless", "alarm-corrupt", "revision-moved", "undecryptable", "unknown-body"];
     if !complete {
         Quality::Incomplete
-    } else if problems.iter().any(|problem| doubted.contains(&problem.code.as_str())) {
+    } else if problems.iter().any(|problem| doubted.contains(&problem.code.as_str()))
+        || clock.is_some_and(ClockOffset::is_doubtful)
+    {
         Quality::Suspect
     } else {
         Quality::Good
@@ -189,7 +194,7 @@ fn taken(host: &BackupHost<'_>, draft: &Draft, facts: &Facts<'_>, etcd: &EtcdFac
         started: rfc3339(draft.started),
         finished: rfc3339(host.clock.now()),
         host: host.config.host.name.clone(),
-        clock_offset_ms: None,
+        clock_offset_ms: facts.clock_offset.map(ClockOffset::milliseconds),
         member: Member { id, name, version: member.version.clone(), leader: member.leader != 0, lag: facts.choice.lag },
     }
 }
@@ -301,4 +306,21 @@ fn page_kms(key: &KeyNeed) -> PageKms {
 /// `2026-12-01T13:00:00Z` as ssh-keygen wants it: `20261201130000`.
 fn verify_time(rfc3339: &str) -> String {
     rfc3339.chars().filter(char::is_ascii_digit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_ten_minutes_off_makes_a_snapshot_suspect() {
+        let store: jiff::Timestamp = "2026-12-01T13:00:00Z".parse().unwrap();
+        let quality_at = |seconds| {
+            let clock = ClockOffset::between(store + jiff::SignedDuration::from_secs(seconds), store);
+            quality(&[], &clock.problem().into_iter().collect::<Vec<_>>(), false, Some(clock))
+        };
+        assert_eq!((quality_at(0), quality_at(599), quality_at(-599)), (Quality::Good, Quality::Good, Quality::Good));
+        assert_eq!((quality_at(601), quality_at(-601)), (Quality::Suspect, Quality::Suspect));
+        assert_eq!(quality(&[], &[], false, None), Quality::Good);
+    }
 }

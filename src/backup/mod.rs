@@ -6,6 +6,7 @@
 //! but to put, or show a snapshot that is not whole.
 
 pub mod assemble;
+pub mod clock_offset;
 pub mod configuration;
 pub mod pipeline;
 pub mod restore_md;

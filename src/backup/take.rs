@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::assemble::{Assembled, Facts, assemble};
+use super::clock_offset::ClockOffset;
 use super::configuration::{self, ReadConfig, Readings};
 use super::pipeline::{self, Pipeline};
 use crate::base::clock::Clock;
@@ -30,7 +31,7 @@ use crate::record::receipt::Receipt;
 use crate::record::signature::Signer;
 use crate::record::{SCHEMA, canonical};
 use crate::scan::{Captured, ImageSink};
-use crate::store::{ErrorKind, Key, PutOptions, Store, Stored};
+use crate::store::{ErrorKind, Key, PutOptions, Store, StoreError, Stored};
 
 /// A host's record is renewed at least this often, so that its absence tells.
 const HOST_RECORD_INTERVAL: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
@@ -109,7 +110,7 @@ pub async fn take_for(host: &BackupHost<'_>, degraded: Option<&str>, slot: Optio
     let after = status_of(host, &choice.member.endpoint).await;
     let receipts = deposit(host, &streamed.readings.configs, &mut warnings).await;
     match &streamed.readings.failure {
-        None => append_host_record(host, streamed.readings.newest())?,
+        None => append_host_record(host, streamed.readings.newest(), streamed.clock_offset)?,
         // What could not be read is not recorded as something else.
         Some(failure) => warnings.push(failure.clone()),
     }
@@ -122,9 +123,11 @@ pub async fn take_for(host: &BackupHost<'_>, degraded: Option<&str>, slot: Optio
         object: &streamed.object,
         receipts: &receipts,
         readings: &streamed.readings,
+        clock_offset: streamed.clock_offset,
     };
     let assembled = assemble(host, &draft, &facts)?;
     warnings.extend(assembled.warnings.iter().cloned());
+    warnings.extend(streamed.clock_offset.and_then(|offset| offset.warning(&host.snapshots.describe())));
     publish(host, &draft, assembled, warnings).await
 }
 
@@ -158,6 +161,8 @@ struct Streamed {
     captured: Captured,
     object: Stored,
     readings: Readings,
+    /// None where the store has no clock of its own.
+    clock_offset: Option<ClockOffset>,
 }
 
 async fn choose_member(host: &BackupHost<'_>, degraded: bool, warnings: &mut Vec<Failure>) -> Result<Choice, Failure> {
@@ -200,7 +205,12 @@ async fn stream_and_store(
     let (pipeline, mut body) = pipeline::start(sink, recipients, host.config.backup.compression_level);
     let options = PutOptions { expected_bytes: Some(choice.member.db_bytes) };
     // Moved in, so that a put that fails drops the body and thereby ends the stream.
-    let storing = async move { host.snapshots.put(&key, body.as_mut(), &options).await };
+    let storing = async move {
+        let stored = host.snapshots.put(&key, body.as_mut(), &options).await?;
+        // At once: the answer is some moments old when the image was examined.
+        let clock_offset = stored.server_time.map(|store| ClockOffset::between(host.clock.now(), store));
+        Ok::<_, StoreError>((stored, clock_offset))
+    };
     let streaming = host.progress.stage("streaming", Some(choice.member.db_bytes));
     let draining = async {
         let drained = drain(host, endpoint, stream, pipeline, readings, streaming).await;
@@ -211,7 +221,9 @@ async fn stream_and_store(
     let limit = total_timeout(host) * 2;
     let ended = tokio::time::timeout(limit, both).await.map(|((drained, _), stored)| (drained, stored));
     match ended {
-        Ok((Ok((image, captured, readings)), Ok(object))) => Ok(Streamed { image, captured, object, readings }),
+        Ok((Ok((image, captured, readings)), Ok((object, clock_offset)))) => {
+            Ok(Streamed { image, captured, object, readings, clock_offset })
+        }
         // The put failed only because the stream did.
         Ok((Err(failure), Err(error))) if error.kind == ErrorKind::Body => Err(failure),
         Ok((_, Err(error))) => Err(error.into()),
@@ -335,7 +347,11 @@ async fn deposit_each(
 }
 
 /// Records the configuration's shape, when it changed or the last record is old.
-fn append_host_record(host: &BackupHost<'_>, config: Option<&ReadConfig>) -> Result<(), Failure> {
+fn append_host_record(
+    host: &BackupHost<'_>,
+    config: Option<&ReadConfig>,
+    clock_offset: Option<ClockOffset>,
+) -> Result<(), Failure> {
     let now = host.clock.now();
     let encryption = config.map(|read| shape::of(&read.named.config, read.sha256));
     let fresh = host.known.host.as_ref().is_some_and(|known| {
@@ -356,7 +372,7 @@ fn append_host_record(host: &BackupHost<'_>, config: Option<&ReadConfig>) -> Res
         cluster: host.config.cluster.clone(),
         host: name.clone(),
         observed: crate::base::clock::rfc3339(now),
-        clock_offset_ms: None,
+        clock_offset_ms: clock_offset.map(ClockOffset::milliseconds),
         encryption,
         tool: crate::record::TOOL.to_owned(),
     };

@@ -58,6 +58,7 @@ codes! {
     BACKUP_IMAGE_TOO_LARGE = "backup.image.too-large", CouldNotRun, false, "the image is larger than the limit for memory", "raise backup.image_limit, or defragment etcd";
     BACKUP_IMAGE_BROKEN = "backup.image.broken", CouldNotRun, false, "the image's structure is damaged", "take the snapshot from another member and check this one";
     BACKUP_ENCRYPTION_CONFIG = "backup.encryption-config.unreadable", Bad, false, "the EncryptionConfiguration cannot be read", "check backup.encryption_config";
+    BACKUP_CLOCK = "backup.clock", Bad, false, "this host's clock and the snapshot store's are apart", "set this host's clock; a time service keeps it right";
     BACKUP_RESTORE_MD = "backup.restore-md", CouldNotRun, false, "RESTORE.md cannot be written", "report this as a defect of holdfast";
     ESCROW_UNREACHABLE = "escrow.unreachable", Bad, true, "keys could not be deposited before the deadline", "repair the escrow store; the deposit is tried again by the next snapshot";
     ESCROW_GAP = "escrow.gap", Bad, false, "live objects need a key that escrow does not hold, or that does not open them", "on a control-plane host put the key into backup.encryption_config and take a snapshot: that deposits it";

@@ -44,11 +44,15 @@ use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::catalog::Catalog;
 use crate::station::{Current, Station};
+use crate::store;
 use args::{Answer, Arguments, CatalogCommand, Command};
 
 /// A put that was stopped removes its temporary in this time; a thread that
 /// still reads a snapshot for an interrupted command is not waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// An upload that was stopped is aborted in this time, or its parts stay.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// Runs the program and maps its outcome to an exit code.
 #[must_use]
@@ -74,6 +78,7 @@ pub fn main() -> ExitCode {
         .map_err(|error| Failure::because(&codes::STATE_UNUSABLE, "threads", &error))
         .and_then(|runtime| {
             let outcome = runtime.block_on(run(arguments));
+            let _too_late = runtime.block_on(async { tokio::time::timeout(LAST_REQUESTS, store::s3::settled()).await });
             runtime.shutdown_timeout(LAST_WORDS);
             outcome
         });

@@ -16,11 +16,12 @@ use crate::telemetry::metrics::{Holdings, KeyState, KeyVersion, ProblemKind, Sna
 const PROVIDERS: [&str; 5] = ["aescbc", "aesgcm", "secretbox", "kmsv1", "kmsv2"];
 
 /// The problems that this version knows; any other is `other`.
-const PROBLEMS: [&str; 22] = [
+const PROBLEMS: [&str; 23] = [
     "alarm-corrupt",
     "alarm-nospace",
     "ambiguous-key-name",
     "auth-enabled",
+    "clock-offset",
     "encryption-config-unreadable",
     "escrow-gap",
     "free-page-plaintext",

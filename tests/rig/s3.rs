@@ -264,6 +264,18 @@ impl S3Server {
         uploads.uploads().len()
     }
 
+    /// The parts of those uploads.
+    pub async fn open_parts(&self, bucket: &str) -> usize {
+        let client = self.root_client();
+        let uploads = client.list_multipart_uploads().bucket(bucket).send().await.unwrap();
+        let mut parts = 0;
+        for upload in uploads.uploads() {
+            let list = client.list_parts().bucket(bucket).set_key(upload.key.clone()).set_upload_id(upload.upload_id.clone());
+            parts += list.send().await.map_or(0, |listed| listed.parts().len());
+        }
+        parts
+    }
+
     /// The names of all objects in a bucket, as root sees them.
     pub async fn names(&self, bucket: &str) -> Vec<String> {
         let client = self.root_client();

@@ -9,6 +9,9 @@
 //! answer was lost: names are never reused. Where this host may read, it looks;
 //! if others' bytes lie there, the name is taken after all. The version of such
 //! an object is not known, so that [`Stored`] has none.
+//!
+//! A read goes on at the version that was asked for. Where none was, another
+//! object could lie there by then: whoever must know compares digests.
 
 use std::io;
 use std::ops::Range;
@@ -32,9 +35,10 @@ use crate::store::{ErrorKind, Key, Listed, Prefix, PutOptions, Reader, Store, St
 /// Records are shorter by far; images are longer.
 pub const REPLAYED: u64 = 1 << 20;
 
-/// After so long no other try begins: a store that restarts is back by then,
-/// and what waits for an escrow store has some of its minute left.
-const LONGEST: Duration = Duration::from_secs(40);
+/// After so long no other try begins: a lost packet is forgotten and a server
+/// that was restarted is back, and a person still waits. A job that must
+/// outlast more is begun again by whoever began it.
+const LONGEST: Duration = Duration::from_secs(20);
 
 /// Half a second, a second, two, … each up to double, so that hosts which lost
 /// a store together do not come back together.
@@ -61,7 +65,7 @@ impl Retry {
     }
 
     fn tries(&self, operation: &'static str, object: &str) -> Tries {
-        Tries::of(operation, object, &self.entropy)
+        Tries::of(operation, format!("{}: {object}", self.describe()), &self.entropy)
     }
 
     async fn replay(&self, key: &Key, bytes: &[u8], options: &PutOptions) -> Result<Stored, StoreError> {
@@ -157,6 +161,7 @@ impl Store for Retry {
 #[derive(Debug)]
 struct Tries {
     operation: &'static str,
+    /// With its store.
     object: String,
     /// Those that had no answer.
     made: u32,
@@ -166,10 +171,10 @@ struct Tries {
 }
 
 impl Tries {
-    fn of(operation: &'static str, object: &str, entropy: &Arc<dyn Entropy>) -> Self {
+    fn of(operation: &'static str, object: String, entropy: &Arc<dyn Entropy>) -> Self {
         // Without a seed, waits of all processes are the same.
         let waits = WAITS.with_jitter_seed(u64::from(entropy.u32())).build();
-        Self { operation, object: object.to_owned(), made: 0, waits, end: Instant::now() + LONGEST }
+        Self { operation, object, made: 0, waits, end: Instant::now() + LONGEST }
     }
 
     /// How long to wait before the next try, if there is one.
@@ -212,7 +217,7 @@ impl Resuming {
     /// The next state after a read broke off, or the error that ends it.
     fn broken(&mut self, error: io::Error) -> Result<State, io::Error> {
         if self.moved >= PROGRESS {
-            self.tries = Tries::of("read", self.key.as_str(), &self.entropy);
+            self.tries = Tries::of("read", std::mem::take(&mut self.tries.object), &self.entropy);
         }
         self.moved = 0;
         let Some(wait) = self.tries.next(&chain(&error)) else { return Err(error) };

@@ -75,6 +75,11 @@ impl S3Store {
     }
 }
 
+/// Waits until what dropped puts left is removed, or cannot be.
+pub async fn settled() {
+    multipart::aborted().await;
+}
+
 impl Bucket {
     fn condition(&self) -> Option<String> {
         self.conditional.load(Ordering::Relaxed).then(|| "*".to_owned())

@@ -2,6 +2,7 @@
 //! gets its name.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_sdk_s3::Client;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use super::connection;
 use super::put::{Body, MOST_PARTS, Placed, must_be_s3, version};
@@ -25,10 +27,24 @@ const PARTS_IN_FLIGHT: usize = 3;
 /// For the one request that removes the parts. Whoever waits for it has failed already.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often, and how long apart: a server notices within this time that the
-/// connection of a part was closed.
-const ABORTS_AFTER_A_DROP: u32 = 5;
-const BETWEEN_ABORTS: Duration = Duration::from_millis(200);
+/// A server notices within these waits that the connection of a part was closed.
+const MILLISECONDS_AFTER_A_DROP: [u64; 5] = [200, 400, 800, 1600, 0];
+
+/// Uploads of dropped puts that are being aborted, and who waits for them.
+static ABORTING: AtomicUsize = AtomicUsize::new(0);
+static ENDED: Notify = Notify::const_new();
+
+/// Waits until no upload of a dropped put is being aborted: the last thing that
+/// a program which was stopped does.
+pub(super) async fn aborted() {
+    loop {
+        let ended = ENDED.notified();
+        if ABORTING.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        ended.await;
+    }
+}
 
 impl Bucket {
     pub(super) async fn put_parts(self: &Arc<Self>, key: &Key, first: Bytes, body: &mut Body<'_>) -> Result<Placed, Trouble> {
@@ -194,18 +210,20 @@ impl Upload {
     }
 
     /// Parts were on their way when the put was dropped, and one may arrive after
-    /// an abort that succeeded: aborts are sent until the server knows no such upload.
+    /// an abort that succeeded: aborts are sent until the server has twice said
+    /// that it knows no such upload.
     async fn until_gone(&self, client: Client) -> bool {
-        let mut answered = false;
-        for _ in 0..ABORTS_AFTER_A_DROP {
+        let (mut answered, mut gone) = (false, false);
+        for wait in MILLISECONDS_AFTER_A_DROP {
             match self.request(&client).send().await.map_err(Trouble::from) {
-                Ok(_) => answered = true,
-                Err(trouble) if trouble.is("NoSuchUpload") => return true,
+                Ok(_) => (answered, gone) = (true, false),
+                Err(trouble) if trouble.is("NoSuchUpload") && gone => return true,
+                Err(trouble) if trouble.is("NoSuchUpload") => (answered, gone) = (true, true),
                 // As versitygw does while it writes a part.
-                Err(trouble) if trouble.kind == ErrorKind::Transient => {}
+                Err(trouble) if trouble.kind == ErrorKind::Transient => gone = false,
                 Err(_) => return false,
             }
-            tokio::time::sleep(BETWEEN_ABORTS).await;
+            tokio::time::sleep(Duration::from_millis(wait)).await;
         }
         answered
     }
@@ -231,7 +249,10 @@ impl Drop for Upload {
             if !gone {
                 upload.told(&"the put was dropped, and the store did not answer");
             }
+            ABORTING.fetch_sub(1, Ordering::SeqCst);
+            ENDED.notify_waiters();
         };
+        ABORTING.fetch_add(1, Ordering::SeqCst);
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(abort)),
             Err(_) => drop(std::thread::spawn(abort)),

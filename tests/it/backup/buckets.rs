@@ -61,6 +61,8 @@ async fn a_snapshot_is_taken_with_credentials_that_may_only_put() {
     let deposited: Vec<_> = opened.map(|key| key.escrow_record.as_ref().expect("it was deposited")).collect();
     assert!(deposited.len() >= 3, "{deposited:?}");
 
+    assert!(taken.manifest.taken.clock_offset_ms.is_some_and(|ms| ms.abs() < 60_000), "{:?}", taken.manifest.taken);
+
     let reader = host.store("snapshots", "reader");
     let object = &taken.manifest.object;
     let version = VersionId(object.version_id.clone().expect("the bucket keeps versions"));
@@ -106,4 +108,26 @@ async fn a_credential_that_is_missing_ends_a_snapshot_before_the_stream() {
     assert_eq!((failure.code().name, failure.exit()), ("store.credential", Exit::Usage));
     assert_eq!(failure.object(), host.site.file("snapshots-writer").display().to_string());
     assert_eq!(host.site.server.names("snapshots").await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_off_is_told_in_the_manifest_and_in_the_host_record() {
+    for (minutes, doubtful) in [(5, false), (-120, true)] {
+        let mut host = Host::make().await;
+        let off = jiff::SignedDuration::from_mins(minutes);
+        host.bench.clock = ManualClock::at(SystemClock::new().now() + off);
+        let taken = host.take().await.unwrap();
+        let told = taken.manifest.taken.clock_offset_ms.unwrap();
+        // The rest is how long the snapshot took.
+        assert!((off.as_millis() - i128::from(told)).abs() < 240_000, "{told}");
+        assert!(taken.manifest.problems.iter().any(|problem| problem.code == "clock-offset"));
+        let warning = taken.warnings.iter().find(|warning| warning.code().name == "backup.clock").unwrap();
+        assert_eq!(warning.cause().contains("behind"), doubtful, "{warning}");
+        let ledger = host.store("ledger", "reader");
+        let names = host.site.server.names("ledger").await;
+        let record = names.iter().find(|name| name.contains("/hosts/") && name.ends_with(".json")).unwrap();
+        let record: serde_json::Value =
+            serde_json::from_slice(&read_small(&*ledger, &record.parse().unwrap(), 1 << 20).await.unwrap()).unwrap();
+        assert_eq!(record["clock_offset_ms"].as_i64(), Some(told));
+    }
 }

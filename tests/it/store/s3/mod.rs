@@ -1,5 +1,6 @@
 //! The S3 store against a real server with users and bucket policies.
 
+mod commands;
 mod credentials;
 mod failures;
 mod rights;

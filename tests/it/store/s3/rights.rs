@@ -1,12 +1,14 @@
 //! Three buckets, three credentials: who may do what, as the server decides it.
 
 use aws_sdk_s3::error::ProvideErrorMetadata;
+use holdfast::base::digest::Sha256;
 use holdfast::base::failure::Failure;
 use holdfast::config::Checksums;
+use holdfast::store::layers::{Fault, FaultStore};
 use holdfast::store::s3::S3Store;
 use holdfast::store::{ErrorKind, Prefix, Store};
 
-use super::super::{get, pattern, put};
+use super::super::{get, pattern, put, read, retry, shared};
 use super::{PART, Site};
 use crate::rig::s3::{Credential, Grant, S3Server};
 
@@ -117,9 +119,23 @@ async fn the_version_recorded_is_the_one_that_is_read() {
     assert_eq!(get(&store, "a").await.unwrap(), b"planted");
     let version = stored.version_id.unwrap();
     let first = store.open(&stored.key, Some(&version), None).await.unwrap();
-    assert_eq!(super::super::read(first).await, b"first");
+    assert_eq!(read(first).await, b"first");
     let part = store.open(&stored.key, Some(&version), Some(1..3)).await.unwrap();
-    assert_eq!(super::super::read(part).await, b"ir");
+    assert_eq!(read(part).await, b"ir");
+}
+
+/// A read that breaks off in the recorded version does not go on in a newer one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_goes_on_at_the_version_that_was_asked_for() {
+    let buckets = Buckets::make().await;
+    let (writer, reader) = (&buckets.writer[0], &buckets.reader[0]);
+    let stored = put(&buckets.store("snapshots", writer), "a", &large()).await.unwrap();
+    let faults = FaultStore::new(shared(buckets.store("snapshots", reader))).fail(1..=2, Fault::CutAfter(1_000_003));
+    let store = retry(shared(faults));
+    let opened = store.open(&stored.key, stored.version_id.as_ref(), None).await.unwrap();
+    let body = aws_sdk_s3::primitives::ByteStream::from(vec![0; large().len()]);
+    buckets.site.server.client(writer).put_object().bucket("snapshots").key("a").body(body).send().await.unwrap();
+    assert_eq!(Sha256::of(&read(opened).await), stored.sha256);
 }
 
 #[tokio::test(flavor = "multi_thread")]
