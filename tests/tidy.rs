@@ -17,6 +17,8 @@ mod habits;
 mod layers;
 #[path = "tidy/licence.rs"]
 mod licence;
+#[path = "tidy/metrics.rs"]
+mod metrics;
 #[path = "tidy/names.rs"]
 mod names;
 #[path = "tidy/sizes.rs"]

@@ -20,6 +20,7 @@ const PENDING: usize = 8;
 /// # Errors
 /// Those of opening it; `daemon.listen` when its pages cannot be served any more.
 pub async fn run(config: &Path) -> Result<Exit, Failure> {
+    crate::telemetry::log::log_panics();
     // Listened to before anything is opened: a signal never ends a half opened daemon by itself.
     let mut signals = Signals::listen()?;
     let opened = tokio::select! {

@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
     };
     let is_daemon = matches!(arguments.command, Command::Daemon);
     // What a daemon did is read in its log, and nowhere else.
-    let verbosity = arguments.verbose + u8::from(is_daemon);
+    let verbosity = arguments.verbose.saturating_add(u8::from(is_daemon));
     if let Err(failure) = crate::telemetry::log::init(verbosity, arguments.json) {
         let _ = render::failure(&mut io::stderr(), &failure, arguments.json);
         return failure.exit().into();
@@ -71,7 +71,9 @@ pub fn main() -> ExitCode {
     // Before the first client is built: libraries look for the process's provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let json = arguments.json;
-    progress::start(json);
+    if !is_daemon {
+        progress::start(json);
+    }
     let result = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -129,3 +129,98 @@ fn known(list: &[&'static str], text: &str) -> &'static str {
 fn time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::catalog::keys::NeededBy;
+
+    fn row(id: &str, taken: &str, quality: Quality, restorable: bool) -> SnapshotRow {
+        SnapshotRow {
+            id: id.parse().unwrap(),
+            lineage: "00000000000000aa".parse().unwrap(),
+            taken: taken.into(),
+            host: "cp-1".parse().unwrap(),
+            quality,
+            revision: 7,
+            live_keys: 5,
+            image_bytes: 4096,
+            object_bytes: 512,
+            keys: Vec::new(),
+            restorable,
+            obstacles: Vec::new(),
+            proven: None,
+            last_attempt: None,
+            last_judged: None,
+        }
+    }
+
+    fn key(provider: &str, fingerprint: Option<&str>, deposits: u64, missing: bool, needed_by: &[&SnapshotRow]) -> KeyRow {
+        KeyRow {
+            provider: provider.into(),
+            names: BTreeSet::from(["secret-name".to_owned()]),
+            fingerprint: fingerprint.map(str::to_owned),
+            deposits,
+            last_deposit: None,
+            last_opened: None,
+            missing_since: missing.then(|| "2026-12-01T10:00:00Z".to_owned()),
+            configured_on: BTreeSet::new(),
+            needed_by: needed_by.iter().map(|row| NeededBy { snapshot: row.id.clone(), live_objects: 1 }).collect(),
+        }
+    }
+
+    fn at(text: &str) -> Option<Timestamp> {
+        text.parse().ok()
+    }
+
+    #[test]
+    fn the_newest_good_and_the_newest_restorable_need_not_be_the_newest() {
+        let rows = [
+            row("20261201T120000Z-00000003", "2026-12-01T12:00:09Z", Quality::Suspect, false),
+            row("20261201T110000Z-00000002", "2026-12-01T11:00:09Z", Quality::Good, false),
+            row("20261201T100000Z-00000001", "2026-12-01T10:00:09Z", Quality::Good, true),
+        ];
+        let shown = holdings(&rows, &[], &[]);
+        assert_eq!(shown.newest_good.unwrap().taken, at("2026-12-01T11:00:09Z"));
+        assert_eq!(shown.newest_restorable, at("2026-12-01T10:00:09Z"));
+        assert_eq!(shown.snapshots, [("good", 2), ("suspect", 1), ("incomplete", 0)].into());
+        let nothing = holdings(&[], &[], &[]);
+        assert_eq!((nothing.newest_good, nothing.newest_restorable, nothing.snapshots["good"]), (None, None, 0));
+    }
+
+    #[test]
+    fn each_key_has_the_state_that_a_person_must_know_and_no_name() {
+        let newest = row("20261201T120000Z-00000003", "2026-12-01T12:00:09Z", Quality::Good, true);
+        let older = row("20261201T110000Z-00000002", "2026-12-01T11:00:09Z", Quality::Good, true);
+        let hf = Some("hf1-0123456789abcdef0123456789abcdef");
+        let shown = |key: KeyRow| holdings(&[newest.clone(), older.clone()], &[key], &[]).keys.remove(0);
+        for (key, state, needed) in [
+            (key("aescbc", hf, 1, false, &[&newest, &older]), KeyState::Escrowed, true),
+            (key("aescbc", hf, 1, true, &[&older]), KeyState::Missing, false),
+            (key("aesgcm", hf, 0, false, &[&newest]), KeyState::Absent, true),
+            (key("secretbox", None, 0, false, &[&newest]), KeyState::Unknown, true),
+            (key("kmsv2", Some("kms:name-of-a-key"), 0, false, &[]), KeyState::Unknown, false),
+        ] {
+            let version = shown(key);
+            assert_eq!((version.state, version.needed), (state, needed));
+            assert!(["", "hf1-01234567"].contains(&version.fingerprint.as_str()), "{version:?}");
+            assert!(!format!("{version:?}").contains("name"), "{version:?}");
+        }
+        assert_eq!(shown(key("invented\nby somebody", hf, 0, false, &[])).provider, "other");
+    }
+
+    #[test]
+    fn problems_are_counted_by_codes_of_a_closed_list() {
+        let problem = |code: &str, severity, count| Problem { code: code.into(), severity, message: "m".into(), count };
+        let problems = [
+            problem("escrow-gap", Severity::Error, 3),
+            problem("escrow-gap", Severity::Error, 2),
+            problem("a-code-of-the-future", Severity::Warning, 1),
+        ];
+        let expected =
+            [(ProblemKind { code: "escrow-gap", severity: "error" }, 5), (ProblemKind { code: "other", severity: "warning" }, 1)];
+        assert_eq!(holdings(&[], &[], &problems).problems, expected.into());
+    }
+}

@@ -13,6 +13,7 @@ pub mod hands;
 pub mod health;
 pub mod holdings;
 pub mod http;
+pub mod listener;
 pub mod notify;
 pub mod schedule;
 pub mod state;
@@ -39,6 +40,7 @@ use crate::telemetry::events::{DaemonReady, Noted};
 use crate::telemetry::metrics::Metrics;
 use hands::Hands;
 use health::Pulse;
+use listener::Bounded;
 use notify::Notifier;
 use state::State;
 use supervise::Supervisor;
@@ -74,9 +76,10 @@ impl Daemon {
         station.clock = clock;
         let plan = hands::plan(config, &station.config)?;
         // Makes the state directory where it is missing; one that cannot be used is told now, not at 3 a.m.
-        drop(station.catalog()?);
+        let catalog = station.catalog()?;
         let lock = NamedLock::now_or(&station.state_dir().join(lock::DAEMON), &codes::DAEMON_RUNNING)?;
-        let waiting = station.outbox()?.waiting()?;
+        let (holdings, waiting) = (holdings::observe(&catalog)?, station.outbox()?.waiting()?);
+        drop(catalog);
         let (state, senseless) = State::read(station.state_dir());
         if let Some(failure) = senseless {
             Noted { about: failure.object(), text: failure.cause() }.emit();
@@ -86,7 +89,8 @@ impl Daemon {
         let unusable = |e: std::io::Error| Failure::because(&codes::DAEMON_LISTEN, address, &e);
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let metrics = Metrics::new();
-        metrics.update(|values| values.stores.waiting = waiting as u64);
+        // What was true before the restart is shown before anything else is asked.
+        metrics.update(|values| (values.holdings, values.stores.waiting) = (holdings, waiting as u64));
         Ok(Self { config: config.to_owned(), station, plan, state, listener, metrics, _lock: lock })
     }
 
@@ -108,7 +112,15 @@ impl Daemon {
         let clock = Arc::clone(&self.station.clock);
         let config = self.config.display().to_string();
         let pulse = Pulse::new(clock.uptime());
-        DaemonReady { version: env!("CARGO_PKG_VERSION"), listen: address, config: &config, at: clock.now() }.emit(&self.metrics);
+        DaemonReady {
+            version: env!("CARGO_PKG_VERSION"),
+            listen: address,
+            config: &config,
+            cluster: self.station.config.cluster.as_str(),
+            host: self.station.config.host.name.as_str(),
+            at: clock.now(),
+        }
+        .emit(&self.metrics);
         let served = http::Served { metrics: Arc::clone(&self.metrics), pulse: Arc::clone(&pulse), clock: Arc::clone(&clock) };
         let supervisor = Supervisor {
             work: Arc::new(Hands::new(self.config, self.station)),
@@ -123,7 +135,8 @@ impl Daemon {
         };
         let over = CancellationToken::new();
         let closing = over.clone();
-        let serving = axum::serve(self.listener, http::router(served)).with_graceful_shutdown(closing.cancelled_owned());
+        let serving =
+            axum::serve(Bounded::new(self.listener), http::router(served)).with_graceful_shutdown(closing.cancelled_owned());
         let mut serving = std::pin::pin!(serving.into_future());
         let mut supervising = std::pin::pin!(supervisor.run());
         tokio::select! {

@@ -22,17 +22,21 @@ pub struct DaemonReady<'a> {
     pub version: &'a str,
     pub listen: SocketAddr,
     pub config: &'a str,
+    pub cluster: &'a str,
+    pub host: &'a str,
     pub at: Timestamp,
 }
 
 impl DaemonReady<'_> {
     pub fn emit(&self, metrics: &Metrics) {
         metrics.update(|values| {
+            values.daemon.cluster = self.cluster.to_owned();
+            values.daemon.host = self.host.to_owned();
             values.daemon.started = Some(self.at);
             values.daemon.config_loaded = Some(self.at);
         });
-        let Self { version, listen, config, .. } = self;
-        info!(%version, %listen, %config, "daemon ready");
+        let Self { version, listen, config, cluster, host, .. } = self;
+        info!(%version, %cluster, %host, %listen, %config, "daemon ready");
     }
 }
 
@@ -260,5 +264,106 @@ pub struct DaemonStopping<'a> {
 impl DaemonStopping<'_> {
     pub fn emit(&self) {
         info!(why = %self.why, "daemon stopping");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::base::codes;
+    use crate::telemetry::log::{Look, subscriber};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines that are written meanwhile.
+    fn written(emit: impl FnOnce()) -> Vec<Value> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let look = Look { filter: "debug".into(), json: true, colours: false, journal: false, targets: false };
+        tracing::subscriber::with_default(subscriber(&look, move || writer.clone()).unwrap(), emit);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn ended(outcome: Outcome, failure: Option<&Failure>) -> JobEnded<'_> {
+        JobEnded {
+            job: Job::Snapshot,
+            slot: at("2026-12-01T10:00:00Z"),
+            attempt: 2,
+            outcome,
+            summary: "snapshot x: good",
+            failure,
+            warnings: &[],
+            duration: Duration::from_millis(4_200),
+            at: at("2026-12-01T10:00:04Z"),
+            retry: None,
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_job_is_one_line_with_duration_and_outcome_and_the_same_in_the_metrics() {
+        let metrics = Metrics::new();
+        let failure = Failure::new(&codes::ETCD_UNREACHABLE, "https://10.0.0.1:2379", "connection refused");
+        let lines = written(|| ended(Outcome::Failed, Some(&failure)).emit(&metrics));
+        assert_eq!(lines.len(), 1);
+        for (field, value) in [
+            ("level", "ERROR"),
+            ("message", "job failed"),
+            ("job", "snapshot"),
+            ("slot", "2026-12-01T10:00:00Z"),
+            ("duration", "4.2 s"),
+            ("code", "etcd.unreachable"),
+            ("object", "https://10.0.0.1:2379"),
+            ("cause", "connection refused"),
+            ("next", codes::ETCD_UNREACHABLE.next),
+            ("retry", "at its next slot"),
+        ] {
+            assert_eq!(lines[0][field], value, "{field}: {}", lines[0]);
+        }
+        let job = metrics.read().jobs[&Job::Snapshot].clone();
+        assert_eq!((job.consecutive_failures, job.last_failure), (1, Some(at("2026-12-01T10:00:04Z"))));
+
+        let lines = written(|| ended(Outcome::Good, None).emit(&metrics));
+        assert_eq!((lines.len(), &lines[0]["level"], &lines[0]["message"]), (1, &"INFO".into(), &"job done".into()));
+        let job = metrics.read().jobs[&Job::Snapshot].clone();
+        assert_eq!((job.consecutive_failures, job.last_success), (0, Some(at("2026-12-01T10:00:04Z"))));
+        assert_eq!(job.ended, [(Outcome::Good, 1), (Outcome::Failed, 1)].into());
+    }
+
+    #[test]
+    fn what_goes_on_is_told_when_it_begins_and_when_it_ends() {
+        let metrics = Metrics::new();
+        let down = Failure::new(&codes::LEDGER_UNREACHABLE, "ledger", "no answer");
+        let seen = |why, waited_before| OutboxSeen { waiting: Some(2), delivered: 1, why, waited_before };
+        let messages = |emit: &dyn Fn()| -> Vec<String> {
+            written(emit).iter().map(|line| line["message"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(messages(&|| seen(Some(&down), false).emit(&metrics)), ["records wait in the outbox"]);
+        assert_eq!(messages(&|| seen(Some(&down), true).emit(&metrics)), Vec::<String>::new());
+        assert_eq!(messages(&|| seen(None, true).emit(&metrics)), ["all records are delivered"]);
+        assert_eq!(messages(&|| seen(None, false).emit(&metrics)), Vec::<String>::new());
+        // Who could not say leaves what was said.
+        OutboxSeen { waiting: None, delivered: 0, why: None, waited_before: false }.emit(&metrics);
+        assert_eq!(metrics.read().stores.waiting, 2);
     }
 }

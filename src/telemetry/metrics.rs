@@ -44,6 +44,8 @@ pub struct Values {
 /// The daemon itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DaemonValues {
+    pub cluster: String,
+    pub host: String,
     pub started: Option<Timestamp>,
     /// When its loop last turned.
     pub turned: Option<Timestamp>,
@@ -218,7 +220,7 @@ struct Shown(Values);
 
 impl Collector for Shown {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        for Family { name, help, kind, read } in FAMILIES {
+        for Family { name, help, kind, read, .. } in FAMILIES {
             let metric_type = match kind {
                 Kind::Gauge => MetricType::Gauge,
                 Kind::Counter => MetricType::Counter,

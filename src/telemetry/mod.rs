@@ -7,6 +7,7 @@
 
 pub mod events;
 pub mod families;
+mod lines;
 pub mod log;
 pub mod metrics;
 pub mod terminal;

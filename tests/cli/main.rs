@@ -8,6 +8,9 @@
 
 mod answers;
 mod daemon;
+#[path = "../rig/daemon.rs"]
+#[allow(dead_code)]
+mod daemon_rig;
 #[path = "../it/data.rs"]
 #[allow(dead_code)] // shared with `it`, which uses more of it
 mod data;
@@ -31,6 +34,7 @@ mod streams;
 #[allow(dead_code)]
 mod test_key;
 mod transcript;
+mod units;
 mod widths;
 
 /// Help, usage, and whatever needs nothing but files of the repository.

@@ -43,7 +43,7 @@ fn an_interrupted_snapshot_stores_nothing() {
 }
 
 /// Tools that say their version, and then wait for what never comes.
-fn stuck_tools(site: &Site) {
+pub fn stuck_tools(site: &Site) {
     let folder = site.path("tools");
     fs::create_dir(&folder).unwrap();
     for pipe in ["begun", "never"] {

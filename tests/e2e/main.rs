@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // fixtures are as free to unwrap as tests
 
+mod daemon;
 mod demo;
 mod doctor;
 mod etcd_cluster;

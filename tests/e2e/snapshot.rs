@@ -1,7 +1,7 @@
 //! `holdfast snapshot` against a real etcd behind a real API server: a member
 //! that cannot be reached or believed, and a kill in the middle.
 
-mod stalling_proxy;
+pub mod stalling_proxy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

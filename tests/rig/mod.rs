@@ -4,5 +4,6 @@
 
 pub mod apiserver;
 pub mod certificates;
+pub mod daemon;
 pub mod etcd;
 pub mod s3;

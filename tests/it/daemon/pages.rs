@@ -41,7 +41,7 @@ async fn the_pages_say_what_the_loop_noted_last() {
     metrics.job(Job::Snapshot, |job| job.last_success = Some(noon));
     let shown = ask(address, "/metrics").await;
     assert!(shown.contains("content-type: text/plain; version=0.0.4"), "{shown}");
-    assert!(shown.contains("\nholdfast_job_last_success_timestamp_seconds{job=\"snapshot\"} 1796115600\n"), "{shown}");
+    assert!(shown.contains("\nholdfast_job_last_success_timestamp_seconds{kind=\"snapshot\"} 1796115600\n"), "{shown}");
     assert!(ask(address, "/").await.contains("/healthz, /metrics"));
     assert!(ask(address, "/secrets").await.starts_with("HTTP/1.1 404 "));
     serving.abort();
