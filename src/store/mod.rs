@@ -2,8 +2,8 @@
 //!
 //! Owns: putting, opening and listing objects by name. Names are never reused:
 //! a put over an existing object is [`ErrorKind::Exists`]. Must never: know
-//! what an object means, retry inside an adapter (that is a layer), or show an
-//! object before its last byte is stored.
+//! what an object means, repeat a whole call inside an adapter (that is a layer),
+//! or show an object before its last byte is stored.
 
 pub mod fs;
 pub mod layers;
