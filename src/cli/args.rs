@@ -42,11 +42,13 @@ pub enum Command {
         #[arg(default_value = "latest")]
         id: String,
     },
-    /// Restore for somebody who needs the data: a scratch cluster that stays up.
+    /// Restore for somebody who needs the data: a cluster that stays up, or a data directory.
     ///
-    /// It climbs as `rehearse` does and leaves the cluster running, fenced off,
-    /// with a KUBECONFIG that works on this host, until `holdfast scratch down`.
-    Restore(super::restore::Restore),
+    /// With `--into scratch` it climbs as `rehearse` does and leaves the cluster
+    /// running, fenced off, with a KUBECONFIG that works on this host, until
+    /// `holdfast scratch down`. With `--into DIR` it makes the data directory of
+    /// an etcd member, after it has shown its plan.
+    Restore(Box<super::restore::Restore>),
     /// Restored clusters that are up, and what a crash left of them.
     Scratch {
         #[command(subcommand)]

@@ -179,6 +179,11 @@ pub(super) fn warn_to(err: &mut (impl render::Sink + ?Sized), rehearsed: &Rehear
 /// Those of `out`.
 pub fn print(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<()> {
     print_answer(out, rehearsed)?;
+    print_page(out, rehearsed, page)
+}
+
+/// The place of the report.
+pub(super) fn print_page(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path) -> io::Result<()> {
     write!(out, "report {}:\n{}", rehearsed.run, parts_behind("  ", 2, &[&page.display().to_string()]))
 }
 

@@ -9,10 +9,10 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::progress::watcher;
-use super::rehearse::{line_of, print_answer, warn_to};
+use super::rehearse::{line_of, print_answer, print_page, warn_to};
 use super::render;
 use super::restore_member;
-use super::scratch::{End, Place, access};
+use super::scratch::{End, Place, print_access};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
@@ -56,13 +56,13 @@ pub struct Restore {
     pub into: PathBuf,
 
     #[command(flatten)]
+    pub place: Place,
+
+    #[command(flatten)]
     pub scratch: ScratchOptions,
 
     #[command(flatten)]
     pub member: MemberOptions,
-
-    #[command(flatten)]
-    pub place: Place,
 }
 
 #[derive(Debug, Args)]
@@ -389,15 +389,13 @@ fn print(out: &mut dyn Write, end: &End<'_>, raised: &Raised, json: bool) -> io:
         print_up(out, end, note)?;
     }
     match page {
-        Some(page) => writeln!(out, "report {}:\n  {}", rehearsed.run, page.display()),
+        Some(page) => print_page(out, rehearsed, page),
         None => Ok(()),
     }
 }
 
 fn print_up(out: &mut dyn Write, end: &End<'_>, note: &Note) -> io::Result<()> {
     writeln!(out, "up: {}", note.run)?;
-    for (name, value) in access(note) {
-        writeln!(out, "  {name:<12}{value}")?;
-    }
-    writeln!(out, "  {:<12}{}", "end it", end.of(&note.run))
+    print_access(out, note)?;
+    writeln!(out, "  to end it:\n    {}", end.of(&note.run))
 }

@@ -7,9 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::rehearse::{line_of, print_answer, warn_to};
+use super::layout::{behind, parts_behind};
+use super::rehearse::{line_of, print_answer, print_page, warn_to};
 use super::render::{self, printable};
 use super::restore::{Restore, progress};
+use super::scratch::line;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::units::human_bytes;
@@ -90,7 +92,7 @@ fn print(out: &mut dyn Write, order: &Order, written: &Written, json: bool) -> i
         writeln!(out, "nothing was written")?;
     }
     match page {
-        Some(page) => writeln!(out, "report {}: {}", rehearsed.run, page.display()),
+        Some(page) => print_page(out, rehearsed, page),
         None => Ok(()),
     }
 }
@@ -101,53 +103,52 @@ fn is_written(rehearsed: &Rehearsed) -> bool {
 }
 
 fn print_written(out: &mut dyn Write, order: &Order, plan: &Plan) -> io::Result<()> {
-    writeln!(out, "written: {}", printable(&plan.into.display().to_string()))?;
+    write!(out, "{}", parts_behind("written: ", 2, &[&plan.into.display().to_string()]))?;
     if let Some(path) = &order.encryption_config {
-        let path = printable(&path.display().to_string());
-        writeln!(out, "  EVERY KEY LIES IN CLEAR in {path}: move it to where the")?;
-        writeln!(out, "  API server reads it, and leave no copy")?;
+        let path = path.display().to_string();
+        let parts = ["EVERY", "KEY", "LIES", "IN", "CLEAR", "in", &path, "now: move it to where the API server reads it,"];
+        let rest = ["and leave no copy"];
+        write!(out, "{}", parts_behind("  ", 4, &[&parts[..], &rest].concat()))?;
     }
-    writeln!(out, "  start etcd with --name {} on it, as the user who owns it", plan.member.name)
+    let start = format!("start etcd with --name {} on it, as the user who owns it", plan.member.name);
+    write!(out, "{}", behind("  ", 4, &start))
 }
 
 fn print_plan(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
-    let path = |path: &Path| printable(&path.display().to_string());
-    writeln!(out, "plan: a data directory for etcd member {}", plan.member.name)?;
+    write!(out, "{}", behind("plan: ", 2, &format!("a data directory for etcd member {}", plan.member.name)))?;
+    let path = |path: &Path| path.display().to_string();
     let source = match &plan.file {
         Some(file) => path(file),
         None => format!("{} of {}", plan.snapshot, plan.cluster),
     };
     let proven = match (&plan.proven, &plan.file) {
-        (Some(proven), _) => proven.clone(),
-        (None, Some(_)) => "a file has no history of rehearsals".to_owned(),
-        (None, None) => "never, as far as this host knows".to_owned(),
+        (Some(proven), _) => proven.as_str(),
+        (None, Some(_)) => "a file has no history of rehearsals",
+        (None, None) => "never, as far as this host knows",
     };
     let bump = match plan.bump_revision {
-        Some(bump) => format!("bumped by {bump}, all before marked compacted: watchers begin anew"),
+        Some(bump) => format!("up by {bump}, all before marked compacted: watchers begin anew"),
         None => "as they are: watchers that know later ones may wait for ever".to_owned(),
     };
-    let mut lines = vec![
-        ("into", format!("{} ({})", path(&plan.into), plan.place)),
-        ("snapshot", source),
-        ("taken", format!("{}, quality {}", plan.taken, plan.quality)),
-        ("revision", format!("{}, {}", plan.revision, human_bytes(plan.image_bytes))),
-        ("proven", proven),
-        ("members", plan.member.to_string()),
-        ("token", format!("{}, the same for all members", plan.token)),
-        ("revisions", bump),
-        ("by", format!("etcdutl {} {}", plan.etcdutl, path(&plan.etcdutl_path))),
-    ];
-    if let Some(clear) = &plan.encryption_config {
-        lines.push(("keys", format!("IN CLEAR to {}", path(clear))));
+    line(out, "into", &[&path(&plan.into), &format!("({})", plan.place)])?;
+    line(out, if plan.file.is_some() { "file" } else { "snapshot" }, &[&source])?;
+    line(out, "taken", &[&format!("{}, quality {}", plan.taken, plan.quality)])?;
+    line(out, "revision", &[&format!("{}, {}", plan.revision, human_bytes(plan.image_bytes))])?;
+    line(out, "proven", &proven.split(' ').collect::<Vec<_>>())?;
+    for peer in &plan.member.cluster {
+        line(out, if peer.name == plan.member.name { "member" } else { "with" }, &[&peer.name, &peer.urls.join(", ")])?;
     }
-    for (name, value) in lines {
-        writeln!(out, "  {name:<11}{value}")?;
+    line(out, "token", &[&plan.token, "(all members have the same)"])?;
+    line(out, "revisions", &bump.split(' ').collect::<Vec<_>>())?;
+    line(out, "by", &["etcdutl", &plan.etcdutl, &path(&plan.etcdutl_path)])?;
+    if let Some(clear) = &plan.encryption_config {
+        line(out, "keys", &["IN CLEAR to", &path(clear)])?;
     }
     for check in &plan.checks {
-        writeln!(out, "  {:<8} {}", if check.is_good { "ok" } else { "WARNING" }, printable(&check.said))?;
+        line(out, if check.is_good { "ok" } else { "WARNING" }, &check.said.split(' ').collect::<Vec<_>>())?;
     }
     for other in &plan.others {
-        writeln!(out, "for another member:\n  {}", printable(other))?;
+        writeln!(out, "  for another member, with a DIR of its own:\n    {}", printable(other))?;
     }
     Ok(())
 }

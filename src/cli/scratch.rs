@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::layout::{behind, padded, parts_behind};
 use super::render::{self, printable};
 use super::table::ago;
 use crate::base::clock::{Clock, SystemClock};
@@ -16,6 +17,9 @@ use crate::base::units::human_bytes;
 use crate::config;
 use crate::restore::bench::configuration;
 use crate::restore::up::{self, Ended, Note, Scratch, State};
+
+/// Where values stand.
+const COLUMN: usize = 14;
 
 #[derive(Debug, Subcommand)]
 pub enum ScratchCommand {
@@ -81,10 +85,10 @@ impl End<'_> {
     pub fn of(&self, name: &str) -> String {
         let mut line = format!("holdfast scratch down {name}");
         if self.config != Path::new(config::DEFAULT_PATH) {
-            line.push_str(&format!(" --config {}", self.config.display()));
+            line.push_str(&format!(" --config {}", quoted(self.config)));
         }
         if let Some(directory) = &self.place.scratch_dir {
-            line.push_str(&format!(" --scratch-dir {}", directory.display()));
+            line.push_str(&format!(" --scratch-dir {}", quoted(directory)));
         }
         line
     }
@@ -111,28 +115,32 @@ fn print_one(out: &mut dyn Write, end: &End<'_>, scratch: &Scratch, now: Timesta
         (State::Busy, _) => "a run at work; it tears itself down".to_owned(),
         (State::Leftover, _) => "LEFTOVER of a process that was killed".to_owned(),
     };
-    writeln!(out, "{}  {state}", printable(&scratch.name))?;
+    write!(out, "{}", behind(&format!("{}  ", scratch.name), 2, &state))?;
     if let (Some(note), true) = (&scratch.up, scratch.supervisor.is_some()) {
-        match &note.file {
-            Some(file) => writeln!(out, "  {:<12}{}", "file", printable(&file.display().to_string()))?,
-            None => writeln!(out, "  {:<12}{} of {}", "snapshot", printable(&note.snapshot), printable(&note.cluster))?,
-        }
-        for (name, value) in access(note) {
-            writeln!(out, "  {name:<12}{}", printable(&value))?;
-        }
+        let source = match &note.file {
+            Some(file) => file.display().to_string(),
+            None => format!("{} of {}", note.snapshot, note.cluster),
+        };
+        line(out, if note.file.is_some() { "file" } else { "snapshot" }, &[&source])?;
+        print_access(out, note)?;
     }
-    writeln!(out, "  {:<12}{}", "directory", printable(&scratch.directory.display().to_string()))?;
+    line(out, "directory", &[&scratch.directory.display().to_string()])?;
     let memory =
         if scratch.memory_bytes == 0 { String::new() } else { format!("{} of memory, ", human_bytes(scratch.memory_bytes)) };
-    writeln!(out, "  {:<12}{memory}{} of disk", "uses", human_bytes(scratch.disk_bytes))?;
+    line(out, "uses", &[&format!("{memory}{} of disk", human_bytes(scratch.disk_bytes))])?;
     if let Some(pid) = scratch.supervisor {
-        writeln!(out, "  {:<12}process {pid}", "kept by")?;
+        line(out, "kept by", &[&format!("process {pid}")])?;
     }
     match scratch.state {
         State::Busy => Ok(()),
-        State::Leftover => writeln!(out, "  {:<12}{}", "remove it", end.of(&scratch.name)),
-        _ => writeln!(out, "  {:<12}{}", "end it", end.of(&scratch.name)),
+        State::Leftover => writeln!(out, "  to remove it:\n    {}", end.of(&scratch.name)),
+        _ => writeln!(out, "  to end it:\n    {}", end.of(&scratch.name)),
     }
+}
+
+/// A label and what is said of it, inside a block.
+pub(super) fn line(out: &mut dyn Write, label: &str, parts: &[&str]) -> io::Result<()> {
+    write!(out, "{}", parts_behind(&padded(&format!("  {label}"), COLUMN), COLUMN, parts))
 }
 
 fn print_ended(out: &mut dyn Write, ended: &[Ended], json: bool) -> io::Result<()> {
@@ -150,20 +158,43 @@ fn print_ended(out: &mut dyn Write, ended: &[Ended], json: bool) -> io::Result<(
     Ok(())
 }
 
-/// How to use it, a name and a line each.
-pub(super) fn access(note: &Note) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
+/// Where it answers, until when, and the commands that use it: each on a line
+/// of its own, to be copied.
+pub(super) fn print_access(out: &mut dyn Write, note: &Note) -> io::Result<()> {
+    line(out, if note.kubeconfig.is_some() { "API server" } else { "etcd" }, &[&note.address])?;
+    line(out, "until", &[&note.not_after])?;
+    writeln!(out, "  to use it:")?;
     if let Some(kubeconfig) = &note.kubeconfig {
-        lines.push(("API server", note.address.clone()));
-        lines.push(("KUBECONFIG", kubeconfig.display().to_string()));
-        lines.push(("use it", format!("kubectl --kubeconfig {} get all -A", kubeconfig.display())));
+        writeln!(out, "    export KUBECONFIG={}", kubeconfig.display())?;
+        writeln!(out, "    kubectl get secrets -A")?;
     }
     if let Some([authority, certificate, key]) = &note.etcdctl {
-        let (authority, certificate, key) = (authority.display(), certificate.display(), key.display());
-        lines.push(("etcd", note.address.clone()));
-        lines.push(("use it", format!("etcdctl --endpoints {} --cacert {authority}", note.address)));
-        lines.push(("", format!("--cert {certificate} --key {key} get / --prefix --keys-only")));
+        writeln!(out, "    export ETCDCTL_ENDPOINTS={}", note.address)?;
+        writeln!(out, "    export ETCDCTL_CACERT={}", authority.display())?;
+        writeln!(out, "    export ETCDCTL_CERT={}", certificate.display())?;
+        writeln!(out, "    export ETCDCTL_KEY={}", key.display())?;
+        writeln!(out, "    etcdctl get / --prefix --keys-only")?;
     }
-    lines.push(("until", note.not_after.clone()));
-    lines
+    Ok(())
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = printable(&path.display().to_string());
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@:".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_ends_it_can_be_copied() {
+        let place = Place { scratch_dir: Some("/srv/my scratch".into()) };
+        let end = End { config: Path::new("/etc/o'hare.toml"), place: &place };
+        assert_eq!(end.of("2026"), r"holdfast scratch down 2026 --config '/etc/o'\''hare.toml' --scratch-dir '/srv/my scratch'");
+        let end = End { config: Path::new(config::DEFAULT_PATH), place: &Place { scratch_dir: None } };
+        assert_eq!(end.of("2026"), "holdfast scratch down 2026");
+    }
 }

@@ -52,7 +52,8 @@ impl Membership {
             return Err(wrong(name, &format!("--initial-cluster does not have it, but {}", known.join(", "))));
         };
         let (mut said, mut listed) = (peer_urls.to_vec(), own.urls.clone());
-        (said.sort(), listed.sort());
+        said.sort();
+        listed.sort();
         if !said.is_empty() && said != listed {
             let cause = format!("--peer-url says {}, and --initial-cluster {}", said.join(","), listed.join(","));
             return Err(wrong(name, &cause));

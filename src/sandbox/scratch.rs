@@ -83,7 +83,7 @@ impl Scratch {
     #[must_use]
     pub fn shared_memory(&self) -> PathBuf {
         let path = Sha256::of(self.path.as_os_str().as_encoded_bytes()).to_string();
-        Path::new(MEMORY).join(format!("{MARK}{}-{}", &path[..32], self.owner))
+        Path::new(MEMORY).join(format!("{MARK}{}-{}", &path[..16], self.owner))
     }
 
     /// Makes [`Self::shared_memory`] where it is missing, refusing a file system

@@ -76,7 +76,11 @@ fn cases(site: &Site) -> BTreeMap<&'static str, Case> {
         ("report", case(good(&["report"]), bad(&["report", "20990101T000000Z-00000000"], 2), "run.unknown")),
         (
             "restore",
-            case(Good::Elsewhere("tests/e2e/restore/find.rs: --json"), bad(&["restore", "--into", "elsewhere"], 3), "usage"),
+            case(
+                Good::Elsewhere("tests/e2e/restore/find.rs: --json"),
+                bad(&["restore", "--into", "elsewhere"], 3),
+                "restore.member",
+            ),
         ),
         ("scratch down", case(good(&["scratch", "down", "--all"]), bad(&["scratch", "down", "nobody"], 2), "scratch.unknown")),
         (

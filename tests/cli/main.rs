@@ -21,6 +21,7 @@ mod forged;
 mod machine;
 mod progress;
 mod rehearse;
+mod restore;
 #[path = "../it/report/sample.rs"]
 #[allow(dead_code)]
 mod sample;

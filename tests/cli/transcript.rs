@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// What differs from run to run, and what stands for it in a transcript.
 /// Snapshots are taken in 2001, so that everything later is the program's own time.
-const VARYING: [(&str, &str); 10] = [
+const VARYING: [(&str, &str); 11] = [
     (r"127\.0\.0\.1:\d+", "127.0.0.1:[PORT]"),
     (r"20[2-9]\d{5}T\d{6}Z-[0-9a-f]{8}", "[RUN]"),
     (r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", "[NOW]"),
@@ -17,6 +17,7 @@ const VARYING: [(&str, &str); 10] = [
     (r"\b\d+(\.\d+)? (ms|s|min)\b( \d+ s)?( ago)?", "[TIME]"),
     (r"\b\d+\.\d KiB (read back|holdfast/)", "[SIZE] $1"),
     (r"sealed \d+\.\d KiB", "sealed [SIZE]"),
+    (r"\b\d+(\.\d)? [KMGT]iB are free", "[SIZE] are free"),
     (r"object {8}\d+\.\d KiB", "object        [SIZE]"),
     // age adds a stanza of a random length.
     (r"bytes where the manifest says \d+", "bytes where the manifest says [BYTES]"),

@@ -327,7 +327,7 @@ fn a_plan_alone_writes_and_records_nothing() {
     assert_eq!(shown["attestations"], serde_json::json!([]));
     let page = text(&host.run(&arguments(&path, &["--dry-run"]), 0).stdout);
     for part in
-        ["plan: a data directory for etcd member m1", "m1=https://10.0.0.1:2380", "watchers begin anew", "nothing was written"]
+        ["plan: a data directory for etcd member m1", "https://10.0.0.1:2380", "watchers begin anew", "nothing was written"]
     {
         assert!(page.contains(part), "{part}: {page}");
     }

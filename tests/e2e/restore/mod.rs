@@ -16,6 +16,7 @@ mod ends;
 mod fence;
 mod find;
 mod from_file;
+mod kit;
 mod member;
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
@@ -252,20 +253,19 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The real kubectl that `make tools` provides.
-#[allow(clippy::disallowed_methods)] // a program under test
-pub fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> Output {
+/// A real program that `make tools` provides.
+fn provided(name: &str) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"));
     let tools = cache.join("holdfast/tools");
-    let found = fs::read_dir(&tools).into_iter().flatten().flatten().map(|entry| entry.path().join("kubectl"));
-    let program = found
-        .into_iter()
-        .find(|path| path.exists())
-        .unwrap_or_else(|| panic!("no kubectl in {}: run make tools", tools.display()));
+    let found = fs::read_dir(&tools).into_iter().flatten().flatten().map(|entry| entry.path().join(name));
+    found.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("no {name} in {}: run make tools", tools.display()))
+}
+
+pub fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> Output {
     // Its caches go nowhere.
     let home = tempfile::tempdir().unwrap();
-    let mut command = Command::new(program);
+    let mut command = program(provided("kubectl").to_str().unwrap());
     command.arg("--kubeconfig").arg(kubeconfig).arg("--request-timeout=60s").args(arguments);
     command.env("HOME", home.path()).env_remove("KUBECONFIG").stdin(Stdio::null());
     command.output().unwrap()
@@ -326,4 +326,58 @@ fn kubectl_reads_a_secret_through_the_printed_kubeconfig_until_the_cluster_is_en
 /// `namespace/name`.
 fn key(object: &Value) -> String {
     format!("{}/{}", object["metadata"]["namespace"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap())
+}
+
+#[test]
+fn etcd_alone_answers_etcdctl_with_the_certificates_that_are_printed() {
+    let host = Host::new();
+    for fence in [true, false] {
+        let config = host.config();
+        let text_of = fs::read_to_string(&config).unwrap();
+        if !fence {
+            fs::write(&config, text_of.replace("[rehearsal]\n", "[rehearsal]\nfence = false\n")).unwrap();
+        }
+        let printed = text(&host.run(&["restore", source().first.id.as_str(), "--into", "scratch", "--to", "boot"], 0).stdout);
+        let mut etcdctl = program(provided("etcdctl").to_str().unwrap());
+        for line in printed.lines().filter_map(|line| line.trim().strip_prefix("export ")) {
+            let (name, value) = line.split_once('=').unwrap();
+            etcdctl.env(name, value);
+        }
+        let output = etcdctl.args(["get", "/registry/secrets/", "--prefix", "--keys-only"]).output().unwrap();
+        let keys = text(&output.stdout);
+        let found = keys.lines().filter(|line| line.starts_with("/registry/secrets/")).count();
+        assert_eq!(found, source().secrets, "{}", text(&output.stderr));
+        // Nobody else is let in.
+        let mut other = program(provided("etcdctl").to_str().unwrap());
+        let address = printed.lines().find_map(|line| line.trim().strip_prefix("export ETCDCTL_ENDPOINTS=")).unwrap();
+        other.args(["--endpoints", address, "--insecure-skip-tls-verify", "--command-timeout=5s", "get", "/"]);
+        assert!(!other.output().unwrap().status.success());
+        host.run(&["scratch", "down"], 0);
+        host.scene.nothing_is_left();
+    }
+}
+
+#[test]
+fn the_key_of_a_kubeconfig_is_in_no_output_argument_or_file_but_its_home() {
+    let host = Host::new();
+    let output = host.run(&["restore", source().first.id.as_str(), "--into", "scratch", "--json"], 0);
+    let up = Up::of(&serde_json::from_slice(&output.stdout).unwrap());
+    let kubeconfig = fs::read_to_string(&up.kubeconfig).unwrap();
+    let key = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("client-key-data: ")).unwrap();
+    let pem = data_encoding::BASE64.decode(key.as_bytes()).unwrap();
+    let body = text(&pem).lines().nth(1).unwrap().to_owned();
+    let holds = |bytes: &[u8]| [key, body.as_str()].iter().any(|secret| text(bytes).contains(secret));
+    assert!(holds(kubeconfig.as_bytes()), "the search finds it at home");
+    assert!(!holds(&output.stdout) && !holds(&output.stderr));
+    assert!(!holds(&host.run(&["scratch", "list"], 0).stdout) && !holds(&host.run(&["scratch", "list", "--json"], 0).stdout));
+    for file in crate::scene::files(host.scene.root.path()) {
+        assert!(!holds(&fs::read(&file).unwrap_or_default()), "{}", file.display());
+    }
+    for (program, identity) in up.processes().into_iter().chain([("supervisor".to_owned(), up.supervisor())]) {
+        for part in ["cmdline", "environ"] {
+            let bytes = fs::read(format!("/proc/{}/{part}", identity.pid)).unwrap_or_default();
+            assert!(!holds(&bytes), "{part} of {program}");
+        }
+    }
+    host.run(&["scratch", "down"], 0);
 }
