@@ -61,9 +61,10 @@ fn print_one(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
         Status::NotApplicable => "-",
         status => status.as_str(),
     };
-    // A path stays whole, for it is there to be copied.
     let object = format!("{}:", finding.object);
-    let mut parts = vec![object.as_str()];
+    // A path stays whole, for it is there to be copied.
+    let whole = object.starts_with('/');
+    let mut parts: Vec<&str> = if whole { vec![&object] } else { object.split(' ').collect() };
     let text = finding.finding.replace('\n', "; ");
     parts.extend(text.split(' '));
     write!(out, "{}", parts_behind(&padded(&format!("  {status}"), COLUMN), COLUMN, &parts))?;

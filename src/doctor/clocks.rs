@@ -3,16 +3,25 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 
 use super::certificates::look_at_members;
+use super::peek::{Door, Seen, Tls};
+use super::stores::store;
+use super::x509::Facts;
 use super::{Area, Check, Findings, Host, blocking, codes};
 use crate::base::units::human_duration;
+use crate::config::StoreConfig;
+use crate::ledger::Place;
 
 /// Records have whole seconds, and packets travel: below this nothing is said.
 const WARNING: SignedDuration = SignedDuration::from_secs(60);
 /// From here on snapshots count as suspect.
 const ERROR: SignedDuration = SignedDuration::from_secs(600);
+
+/// Before a certificate of a store ends.
+const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Written by systemd-timesyncd once it has set the clock.
 const TIMESYNCD: &str = "/run/systemd/timesync/synchronized";
@@ -44,6 +53,61 @@ impl Check for Kernel {
                 "nothing here tells whether it is synchronised (systemd-timesyncd would)",
             );
         }
+    }
+}
+
+/// Do the stores have the same time?
+pub(super) struct Stores;
+
+/// A server on the other side of the world answers in a second.
+const STORE_LIMIT: Duration = Duration::from_secs(10);
+
+#[async_trait]
+impl Check for Stores {
+    fn area(&self) -> Area {
+        Area::Clocks
+    }
+
+    fn name(&self) -> String {
+        "the clocks of the stores".to_owned()
+    }
+
+    async fn examine(&self, host: &Host, findings: &Findings) {
+        let mut endpoints: Vec<String> = Vec::new();
+        for place in [Place::Snapshots, Place::Escrow, Place::Ledger] {
+            if let StoreConfig::S3(s3) = store(&host.station.config, place) {
+                endpoints.push(s3.endpoint.clone().unwrap_or_else(|| format!("https://s3.{}.amazonaws.com", s3.region)));
+            }
+        }
+        endpoints.sort();
+        endpoints.dedup();
+        let looks = endpoints.into_iter().map(|endpoint| {
+            let (clock, now) = (host.station.clock.clone(), host.station.clock.now());
+            async move {
+                let at = endpoint.clone();
+                let door = move || Some(Door::of(&at, Tls::default, "/", STORE_LIMIT)?.look(clock.as_ref()));
+                match blocking(door).await {
+                    Some(Ok(seen)) => tell_store(findings, &endpoint, &seen, now),
+                    // The store's own check says why.
+                    _ => findings.not_applicable(endpoint, "does not tell its time"),
+                }
+            }
+        });
+        join_all(looks).await;
+    }
+}
+
+fn tell_store(findings: &Findings, endpoint: &str, seen: &Seen, now: Timestamp) {
+    match seen.clocks {
+        Ok(Some((theirs, ours))) => tell(findings, endpoint, "its own", theirs, ours),
+        _ => findings.not_applicable(endpoint, "does not tell its time"),
+    }
+    // Certificates of a week ahead: those of public authorities are renewed late.
+    if let Some(facts) = seen.chain.first().and_then(Facts::of)
+        && facts.to > now
+        && facts.to.duration_since(now) < WEEK
+    {
+        findings.found(&codes::STORE_CERTIFICATE_ENDS, endpoint, format!("shows a certificate that ends {}", facts.to));
     }
 }
 

@@ -149,6 +149,46 @@ codes! {
         "a member's certificate is not one that this host believes",
         "name the endpoint as its certificate does, and in etcd.ca the authority that signed it";
 
+    STORE_PUT_DENIED = "doctor.store.put-denied", Error,
+        "this host must put to a store, which denies it",
+        "grant its credential PutObject and AbortMultipartUpload (deploy/s3 has the policies)";
+    STORE_READ_DENIED = "doctor.store.read-denied", Error,
+        "this host must read from a store, which denies it",
+        "grant its credential GetObject and GetObjectVersion (deploy/s3 has the policies)";
+    STORE_LIST_DENIED = "doctor.store.list-denied", Error,
+        "this host must list a store, which denies it",
+        "grant its credential ListBucket (deploy/s3 has the policies)";
+    STORE_READ_ALLOWED = "doctor.store.read-allowed", Warning,
+        "a host that only puts can read back what it put: whoever takes it over has all that is sealed",
+        "take GetObject from its credential (deploy/s3 has the policies)";
+    STORE_LIST_ALLOWED = "doctor.store.list-allowed", Note,
+        "a host that only puts can list the names in a store",
+        "take ListBucket from its credential, where the store can deny it apart";
+    STORE_PUT_ALLOWED = "doctor.store.put-allowed", Warning,
+        "a host that only reads can put to a store: whoever takes it over can alter what others rely on",
+        "take PutObject from its credential (deploy/s3 has the policies)";
+    STORE_DELETE_ALLOWED = "doctor.store.delete-allowed", Error,
+        "this host can delete from a store: whoever takes it over can destroy the history",
+        "take DeleteObject and DeleteObjectVersion from its credential (deploy/s3 has the policies)";
+    STORE_MULTIPART_DENIED = "doctor.store.multipart-denied", Warning,
+        "an upload in parts cannot be begun and given up: a large image is not stored, or leaves parts behind",
+        "grant its credential AbortMultipartUpload beside PutObject (deploy/s3 has the policies)";
+    STORE_VERSIONS_OFF = "doctor.store.versions-off", Warning,
+        "the store keeps no versions: whoever may put can overwrite, and what was there is gone",
+        "switch versioning on in the bucket, with a lifecycle rule for old versions";
+    STORE_VERSIONS_UNTOLD = "doctor.store.versions-untold", Note,
+        "the store does not tell this credential whether it keeps versions: asked, not proven",
+        "ask with the bucket owner's credential: aws s3api get-bucket-versioning";
+    STORE_NOT_SEPARATED = "doctor.store.not-separated", Warning,
+        "a directory grants reading, writing and deleting together: what this host put it can also destroy",
+        "use a bucket whose credential may only put";
+    STORE_CROSSED = "doctor.store.crossed", Error,
+        "the credential of one store opens another: snapshots and keys are to be had with one theft",
+        "give each bucket a policy that names its own users alone (deploy/s3 has the policies)";
+    STORE_CERTIFICATE_ENDS = "doctor.store.certificate-ends", Warning,
+        "the certificate of a store's endpoint ends within a week",
+        "renew it at the store";
+
     KEY_WEAK = "doctor.keys.weak", Warning,
         "an encryption key is text: it can be guessed, and so can its fingerprint",
         "rotate to a key of random bytes: head -c 32 /dev/urandom | base64";
@@ -159,7 +199,10 @@ codes! {
         "a rehearsal did not find the key in escrow, and nobody deposited it since",
         "run holdfast snapshot on a host that has the key, which deposits it again";
     KEY_NEEDED = "doctor.keys.needed", Error,
-        "snapshots need a key that escrow does not have",
+        "the newest snapshot needs a key that escrow does not have",
+        "find the key (an old EncryptionConfiguration, another control-plane host) and put it in the file: the next snapshot deposits it";
+    KEY_NEEDED_BEFORE = "doctor.keys.needed-before", Warning,
+        "older snapshots need a key that escrow does not have: they cannot be restored whole",
         "find the key (an old EncryptionConfiguration, another control-plane host) and put it in the file: the next snapshot deposits it";
     KEY_OTHER_RECIPIENTS = "doctor.keys.other-recipients", Warning,
         "a key lies in escrow for other recipients than those configured",

@@ -98,33 +98,35 @@ fn escrowed(findings: &Findings, recorded: &Recorded, config: &EncryptionConfig,
     }
 }
 
-/// Keys that snapshots need, whether this host has them or not.
+/// Keys that snapshots need, whether this host has them or not. One that only
+/// older snapshots need cannot spoil the next restore.
 fn needed(findings: &Findings, recorded: &Recorded) {
+    let newest = recorded.snapshots.first().map(|row| &row.id);
     let mut in_escrow = 0;
     for row in recorded.keys.iter().filter(|row| !row.needed_by.is_empty()) {
-        let snapshots = count(row.needed_by.len() as u64, "snapshot");
         let object = needed_name(row);
-        match (&row.fingerprint, &row.missing_since) {
+        let by_newest = row.needed_by.iter().any(|need| Some(&need.snapshot) == newest);
+        let by = match (by_newest, row.needed_by.len() as u64) {
+            (true, 1) => "the newest snapshot".to_owned(),
+            (true, all) => format!("{}, the newest among them", count(all, "snapshot")),
+            (false, all) => count(all, "older snapshot"),
+        };
+        let cause = match (&row.fingerprint, &row.missing_since) {
             (Some(fingerprint), _) if fingerprint.starts_with("kms") => {
-                findings.found(
-                    &codes::KEY_EXTERNAL,
-                    object,
-                    format!("is needed by {snapshots} and stays in its service: a restore needs that service"),
-                );
+                let text = format!("is needed by {by} and stays in its service: a restore needs that service");
+                findings.found(&codes::KEY_EXTERNAL, object, text);
+                continue;
             }
-            (Some(_), Some(since)) => findings.found(
-                &codes::KEY_LOST,
-                object,
-                format!("is needed by {snapshots} and was missing from escrow at {since}"),
-            ),
-            (Some(_), None) if row.deposits > 0 => in_escrow += 1,
-            (Some(_), None) => findings.found(&codes::KEY_NEEDED, object, format!("is needed by {snapshots} and has no receipt")),
-            (None, _) => findings.found(
-                &codes::KEY_NEEDED,
-                object,
-                format!("is needed by {snapshots}, and no known key opens what it encrypted"),
-            ),
-        }
+            (Some(_), None) if row.deposits > 0 => {
+                in_escrow += 1;
+                continue;
+            }
+            (Some(_), Some(since)) => format!("was missing from escrow at {since}"),
+            (Some(_), None) => "has no receipt".to_owned(),
+            (None, _) => "no known key opens what it encrypted".to_owned(),
+        };
+        let code = if by_newest { &codes::KEY_NEEDED } else { &codes::KEY_NEEDED_BEFORE };
+        findings.found(code, object, format!("is needed by {by}: {cause}"));
     }
     if in_escrow > 0 {
         findings.good("escrow", format!("has {} that snapshots need, by the ledger", count(in_escrow, "key")));

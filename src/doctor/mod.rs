@@ -9,11 +9,15 @@
 //! What it writes, and nothing else:
 //!
 //! - a file in the state directory, and a directory below `rehearsal.scratch_dir` where rehearsals run: both are removed again;
+//! - in each bucket that it may put to, an object `<prefix>/<cluster>/doctor/<host>-<day>` of some hundred bytes, one a day: a credential that
+//!   may only put cannot take it away again, and whoever may delete may delete it; where this host may delete, it does;
+//! - in the snapshots' bucket an upload in parts that it gives up at once;
 //! - the catalog, which it folds from the ledger as every command does.
 
 mod certificates;
 mod clocks;
 pub mod codes;
+mod crossing;
 mod encryption;
 mod files;
 pub mod finding;
@@ -26,6 +30,7 @@ mod roles;
 mod signing;
 mod space;
 mod state;
+mod stores;
 mod tools;
 mod x509;
 
@@ -41,6 +46,7 @@ pub use finding::{Area, Finding, Findings, Status, exit};
 use recorded::Recorded;
 
 use crate::base::units::human_duration;
+use crate::ledger::Place;
 use crate::sandbox::Places;
 use crate::station::Station;
 
@@ -94,6 +100,10 @@ pub fn checks() -> Vec<Box<dyn Check>> {
         Box::new(members::Members),
         Box::new(certificates::ClientCertificates),
         Box::new(certificates::ServerCertificates),
+        Box::new(stores::StoreRights(Place::Snapshots)),
+        Box::new(stores::StoreRights(Place::Escrow)),
+        Box::new(stores::StoreRights(Place::Ledger)),
+        Box::new(crossing::Crossing),
         Box::new(encryption::Encryption),
         Box::new(signing::Signing),
         Box::new(identities::IdentityFiles),
@@ -101,6 +111,7 @@ pub fn checks() -> Vec<Box<dyn Check>> {
         Box::new(clocks::Kernel),
         Box::new(clocks::Records),
         Box::new(clocks::Members),
+        Box::new(clocks::Stores),
         Box::new(tools::Programs),
         Box::new(tools::FenceCheck),
         Box::new(tools::Memory),

@@ -8,6 +8,7 @@
 pub mod fs;
 pub mod layers;
 pub mod mem;
+pub mod rights;
 pub mod s3;
 
 use std::fmt::{self, Debug};

@@ -14,6 +14,7 @@ mod daemon_rig;
 #[path = "../it/data.rs"]
 #[allow(dead_code)] // shared with `it`, which uses more of it
 mod data;
+mod doctor;
 #[path = "../it/etcd_image.rs"]
 #[allow(dead_code)]
 mod etcd_image;

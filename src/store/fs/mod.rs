@@ -12,6 +12,7 @@
 //! Names map to paths, so `a` and `a/b` cannot both be objects. Calls last as
 //! long as the file system makes them: callers set deadlines.
 
+mod rights;
 mod temporary;
 mod tree;
 

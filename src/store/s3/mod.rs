@@ -27,6 +27,7 @@ mod list;
 mod multipart;
 mod put;
 mod read;
+mod rights;
 mod trouble;
 mod watch;
 

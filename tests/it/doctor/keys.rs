@@ -32,8 +32,9 @@ async fn a_key_without_a_receipt_is_an_error_and_so_is_one_that_a_rehearsal_miss
     bench.site.failed(&taken, "13:05", "14:00", "escrow.key-missing", &[]);
     bench.deliver().await;
     let found = bench.examine(Area::Keys).await;
-    let lost: Vec<_> = found.0.iter().filter(|finding| finding.code == Some("doctor.keys.lost")).collect();
-    assert!(lost.len() == 2 && lost.iter().all(|finding| finding.finding.contains("2026-12-01T14:00:00Z")), "{found}");
+    for code in ["doctor.keys.lost", "doctor.keys.needed"] {
+        assert!(found.one(code).finding.contains("missing from escrow at 2026-12-01T14:00:00Z"), "{found}");
+    }
 }
 
 #[tokio::test]
@@ -60,7 +61,14 @@ async fn keys_that_snapshots_need_and_escrow_lacks_are_named() {
     let needed: Vec<_> = found.0.iter().filter(|finding| finding.code == Some("doctor.keys.needed")).collect();
     assert_eq!(needed.len(), 2, "{found}");
     assert!(needed[0].object.contains("gone") && needed[0].finding.contains("no known key"), "{found}");
-    assert!(needed[1].object.contains(KEY2) && needed[1].finding.contains("1 snapshot"), "{found}");
+    assert!(needed[1].object.contains(KEY2) && needed[1].finding.contains("the newest snapshot"), "{found}");
+    // By and by they are history.
+    bench.site.manifest("14:05", 11, vec![]);
+    bench.deliver().await;
+    let found = bench.examine(Area::Keys).await;
+    assert!(!found.has("doctor.keys.needed"), "{found}");
+    let before: Vec<_> = found.0.iter().filter(|finding| finding.code == Some("doctor.keys.needed-before")).collect();
+    assert!(before.len() == 2 && before.iter().all(|finding| finding.finding.contains("1 older snapshot")), "{found}");
 }
 
 #[tokio::test]

@@ -6,4 +6,5 @@ mod config;
 mod deadline;
 mod keys;
 mod ledger;
+mod stores;
 mod tools;
