@@ -58,8 +58,9 @@ pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LO
 pub const RETRY_FIRST: Duration = Duration::from_secs(60);
 /// Two attempts an hour keep the log readable while somebody repairs.
 pub const RETRY_LONGEST: Duration = Duration::from_secs(30 * 60);
-/// What other hosts proved is in the metrics before anybody asks twice.
-pub const REFRESH_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// What other hosts proved is in the metrics before anybody asks twice. Each look reads the
+/// whole ledger, and buckets count requests.
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// Twice the time that a stream and its store may take by their own limits.
 pub const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(2 * 60 * 60);
 /// More than the steps of the runbook may take by their own limits.

@@ -28,8 +28,9 @@ use crate::station::rehearsal::{Asked, Told};
 use crate::station::{Station, snapshot};
 use crate::telemetry::metrics::Outcome;
 
-/// For a person's command that does the same work: the next attempt waits, too.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// For a command of a person that does the same work: a snapshot must not wait
+/// longer because a rehearsal waits.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A host's station, as the configuration in force has it.
 #[derive(Debug)]
@@ -186,6 +187,9 @@ fn ended_rehearsal(rehearsed: Rehearsed, page: &str) -> Ended {
         Exit::Interrupted => Outcome::Interrupted,
         Exit::CouldNotRun | Exit::Usage => Outcome::Failed,
     };
+    for leftover in &rehearsed.leftovers {
+        tracing::info!(directory = %leftover.directory.display(), "removed what a killed run had left");
+    }
     let failure = rehearsed.outcome.failure.as_ref().map(|(_, failure)| failure.to_failure());
     let summary = format!("run {}: {} Report: {page}", rehearsed.run, rehearsed.report.verdict.sentence);
     Ended { outcome, again: outcome == Outcome::Failed, summary, failure, warnings: rehearsed.warnings }

@@ -157,7 +157,8 @@ impl<W: Work> Supervisor<W> {
     }
 
     async fn begin(&mut self, moment: &mut Moment, due: Due, now: Timestamp) {
-        JobBegan { job: due.job, slot: due.slot, attempt: due.attempt, at: now }.emit(&self.metrics);
+        let is_first = self.state.past(due.job).settled.is_none();
+        JobBegan { job: due.job, slot: due.slot, attempt: due.attempt, is_first, at: now }.emit(&self.metrics);
         let known = self.state.jobs.entry(due.job).or_default();
         known.last_attempt = Some(now);
         // Written down before it begins: a job that takes the whole process with

@@ -46,6 +46,8 @@ pub struct JobBegan {
     pub job: Job,
     pub slot: Timestamp,
     pub attempt: u32,
+    /// No slot of it was ever settled.
+    pub is_first: bool,
     pub at: Timestamp,
 }
 
@@ -57,7 +59,9 @@ impl JobBegan {
         });
         let late = self.at.duration_since(self.slot).unsigned_abs();
         // Its end is the line that counts; a slot that was missed is worth one of its own.
-        if self.attempt == 1 && late > LATE {
+        if self.attempt == 1 && self.is_first {
+            info!(job = %self.job, slot = %rfc3339(self.slot), "doing a job for the first time");
+        } else if self.attempt == 1 && late > LATE {
             info!(job = %self.job, slot = %rfc3339(self.slot), late = %human_duration(late), "making up for a missed slot");
         } else {
             tracing::debug!(job = %self.job, slot = %rfc3339(self.slot), attempt = self.attempt, "job began");

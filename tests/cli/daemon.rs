@@ -136,6 +136,29 @@ fn nonsense_in_the_file_changes_nothing_until_it_is_read_and_then_nothing_but_wh
 }
 
 #[test]
+fn a_state_directory_that_fails_under_a_running_daemon_is_told_and_taken_up_again() {
+    let site = taker();
+    site.edit(TAKER, "listen = \"127.0.0.1:0\"", "listen = \"127.0.0.1:0\"\nretry_first = \"1s\"\nretry_longest = \"1s\"");
+    let mut daemon = Daemon::start(&site.config(TAKER));
+    daemon.wait_for("job failed");
+    // As a disk that is full or gone: nothing can be made there, for root neither.
+    let (state, away) = (site.path(TAKER).join("state"), site.path("away"));
+    fs::rename(&state, &away).unwrap();
+    write(&state, "");
+    let told = daemon.wait_for("the state file cannot be written; after a restart jobs may be done again");
+    assert_eq!((&told["code"], &told["level"]), (&"state.unusable".into(), &"ERROR".into()));
+    daemon.wait_until("a job that fails of it", |line| line["message"] == "job failed" && line["code"] == "state.unusable");
+    assert_eq!(daemon.metric("holdfast_state_last_write_successful"), 0.0);
+    assert!(daemon.ask("/healthz").1.contains("note: the state file cannot be written"));
+    fs::remove_file(&state).unwrap();
+    fs::rename(&away, &state).unwrap();
+    daemon.wait_for("the state file is written again");
+    daemon.wait_until("etcd again", |line| line["code"] == "etcd.unreachable");
+    assert_eq!(daemon.metric("holdfast_state_last_write_successful"), 1.0);
+    assert_eq!(daemon.end(Signal::TERM).0, 0);
+}
+
+#[test]
 fn a_rehearsal_on_the_schedule_proves_the_newest_snapshot_and_a_restart_remembers_it() {
     let site = rehearser("open");
     let mut daemon = Daemon::start(&site.config(REHEARSER));

@@ -391,3 +391,66 @@ fn a_mistake_elsewhere_is_shown_together_with_what_is_not_apart() {
     assert_eq!(code, "config.invalid");
     assert!(list.starts_with("2 mistakes") && list.contains("shares a recipient"), "{list}");
 }
+
+#[test]
+fn a_host_schedules_what_it_can_do_and_every_mistake_of_it_has_its_place() {
+    let text = good().replace("[etcd]\nendpoints = [\"http://127.0.0.1:2379\"]\n", "")
+        + "[schedule]\nsnapshot = \"0 * * * *\"\nrehearsal = \"30 3 * * MON-\"\nrehearsal_rung = \"cluster\"\n\
+           [daemon]\nlisten = \"localhost:9127\"\nretry_first = \"10m\"\nretry_longest = \"5m\"\n";
+    let (code, list) = refused(&text);
+    assert_eq!(code, "config.invalid");
+    let expected = r#"5 mistakes
+holdfast.toml:13:12: schedule.snapshot needs [etcd]: that is where a snapshot is taken from
+  13 | snapshot = "0 * * * *"
+     |            ^^^^^^^^^^^
+holdfast.toml:14:13: schedule.rehearsal is no cron line: day of week must be 0 to 7 or SUN to SAT, not ""
+  14 | rehearsal = "30 3 * * MON-"
+     |             ^^^^^^^^^^^^^^^
+holdfast.toml:15:18: schedule.rehearsal_rung must be "open", "boot" or "serve"
+  15 | rehearsal_rung = "cluster"
+     |                  ^^^^^^^^^
+holdfast.toml:17:10: daemon.listen must be an IP address and a port in quotes, such as "127.0.0.1:9127" or "[::1]:9127"
+  17 | listen = "localhost:9127"
+     |          ^^^^^^^^^^^^^^^^
+holdfast.toml:19:17: daemon.retry_longest must not be shorter than daemon.retry_first
+  19 | retry_longest = "5m"
+     |                 ^^^^"#;
+    assert_eq!(list, expected);
+}
+
+#[test]
+fn a_rehearsal_is_scheduled_only_with_both_identities() {
+    let with = |identities: [&str; 2]| {
+        good()
+            .replace("store.fs.path = \"/srv/a\"", &format!("{}store.fs.path = \"/srv/a\"", identities[0]))
+            .replace("store.fs.path = \"/srv/b\"", &format!("{}store.fs.path = \"/srv/b\"", identities[1]))
+            + "[schedule]\nrehearsal = \"@daily\"\n"
+    };
+    let (one, other) = ("identity_file = \"/etc/a\"\n", "identity_file = \"/etc/b\"\n");
+    assert_eq!(parse(&with([one, other])).unwrap().schedule.rehearsal.unwrap().to_string(), "@daily");
+    for identities in [["", other], [one, ""], ["", ""]] {
+        let (_, list) = refused(&with(identities));
+        assert!(list.contains("schedule.rehearsal needs snapshots.identity_file and escrow.identity_file"), "{list}");
+    }
+}
+
+#[test]
+fn deadlines_of_the_daemon_leave_room_for_what_they_bound() {
+    let with =
+        |etcd: &str, daemon: &str| changed("[snapshots]\n", &format!("{etcd}[snapshots]\n")) + &format!("[daemon]\n{daemon}");
+    let (_, list) = refused(&with("total_timeout = \"2h\"\n", "snapshot_deadline = \"2h\"\n"));
+    assert!(list.contains("daemon.snapshot_deadline must be longer than etcd.total_timeout"), "{list}");
+    // What was not written follows what was.
+    let config = parse(&with("total_timeout = \"2h\"\n", "retry_first = \"1h\"\n")).unwrap();
+    assert_eq!(config.daemon.snapshot_deadline, Duration::from_secs(4 * 3600));
+    assert_eq!(config.daemon.retry_longest, Duration::from_secs(3600));
+}
+
+#[test]
+fn pages_that_others_can_reach_are_noted() {
+    let notes = |listen: &str| {
+        let config = parse(&(good() + &format!("[daemon]\nlisten = {listen:?}\n"))).unwrap();
+        config.notes().into_iter().filter(|note| note.about == "daemon.listen").count()
+    };
+    assert_eq!(["127.0.0.1:9127", "[::1]:0", "0.0.0.0:9127", "10.0.0.1:9127", "[::]:9127"].map(notes), [0, 0, 1, 1, 1]);
+}

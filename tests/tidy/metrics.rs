@@ -21,6 +21,10 @@ Times are shown, never ages: a reader that gets no answer any more still knows h
 Snapshots, keys, proofs and findings are those of the whole ledger as this host last read it, also right after a restart; jobs are
 this host's own. `kind` is `snapshot` or `rehearsal`. No metric holds a key's name or an object's.
 
+`/healthz` beside it answers 200 and `ok` while the daemon's loop turns and no job is overdue, else 503 and the reasons. What stops no
+job, such as a configuration file that was refused, is a line `note: …` below `ok`: a probe that restarts on 503 helps with a stuck
+daemon, and would make a typing mistake worse.
+
 The headline of every dashboard is the age of the last proven restore:
 
 ```
