@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::digest::Sha256;
 use crate::base::failure::Failure;
 use crate::record::attestation::{Attestation, ReportRecord};
+use crate::record::foreign::Foreign;
 use crate::record::host::HostRecord;
 use crate::record::manifest::Manifest;
 use crate::record::receipt::Receipt;
@@ -30,6 +31,8 @@ pub enum Document {
     Host(Box<HostRecord>),
     Attestation(Box<Attestation>),
     Report(Box<ReportRecord>),
+    /// Of a kind that this version does not know: a place in a chain, and no more.
+    Foreign(Box<Foreign>),
 }
 
 impl Document {
@@ -42,6 +45,7 @@ impl Document {
             Self::Host(record) => record.signer(),
             Self::Attestation(record) => record.signer(),
             Self::Report(record) => record.signer(),
+            Self::Foreign(record) => &record.signer,
         }
     }
 
@@ -53,6 +57,7 @@ impl Document {
             Self::Host(_) => "host",
             Self::Attestation(_) => "attestation",
             Self::Report(_) => "report",
+            Self::Foreign(_) => "foreign",
         }
     }
 }

@@ -11,6 +11,7 @@
 pub mod attestation;
 pub mod canonical;
 pub mod escrow;
+pub mod foreign;
 pub mod host;
 pub mod layout;
 pub mod manifest;

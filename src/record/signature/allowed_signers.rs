@@ -79,10 +79,7 @@ impl AllowedSigners {
         at: Timestamp,
     ) -> Result<(), Failure> {
         let refuse = |cause: String| Failure::new(&codes::RECORD_BAD_SIGNATURE, object, cause);
-        if signature.len() as u64 > MAX_SIGNATURE_BYTES {
-            return Err(refuse(format!("its signature is larger than {MAX_SIGNATURE_BYTES} bytes")));
-        }
-        let signature = SshSig::from_pem(signature).map_err(|_| refuse("its signature is no SSH signature".into()))?;
+        let signature = parse_signature(object, signature)?;
         if signature.namespace() != namespace {
             return Err(refuse(format!("signed for another namespace than {namespace}: {:?}", signature.namespace())));
         }
@@ -111,6 +108,19 @@ impl AllowedSigners {
         let in_time = for_namespace.into_iter().find(|line| line.is_valid(at));
         in_time.map(|line| &line.key).ok_or_else(|| format!("the key of {principal} was not valid at {}", rfc3339(at)))
     }
+}
+
+/// What a signature says that it is for. Nothing of it is verified.
+pub fn namespace_of(object: &str, signature: &[u8]) -> Result<String, Failure> {
+    parse_signature(object, signature).map(|signature| signature.namespace().to_owned())
+}
+
+fn parse_signature(object: &str, signature: &[u8]) -> Result<SshSig, Failure> {
+    let refuse = |cause: String| Failure::new(&codes::RECORD_BAD_SIGNATURE, object, cause);
+    if signature.len() as u64 > MAX_SIGNATURE_BYTES {
+        return Err(refuse(format!("its signature is larger than {MAX_SIGNATURE_BYTES} bytes")));
+    }
+    SshSig::from_pem(signature).map_err(|_| refuse("its signature is no SSH signature".into()))
 }
 
 impl Line {

@@ -14,8 +14,13 @@ use serde_json::Value;
 pub use allowed_signers::AllowedSigners;
 pub use signer::Signer;
 
+use super::attestation::{Attestation, ReportRecord};
+use super::escrow::EscrowRecord;
+use super::foreign::{Foreign, Outline};
+use super::host::HostRecord;
 use super::layout::Layout;
 use super::manifest::Manifest;
+use super::receipt::Receipt;
 use super::{Record, SCHEMA, canonical};
 use crate::base::codes;
 use crate::base::digest::Sha256;
@@ -71,6 +76,67 @@ pub fn verify_ledger_manifest(
     }
 }
 
+/// The kinds that this version knows: their records are read as what they are, or not at all.
+const KNOWN: [&str; 6] = [
+    Attestation::NAMESPACE,
+    EscrowRecord::NAMESPACE,
+    HostRecord::NAMESPACE,
+    Manifest::NAMESPACE,
+    Receipt::NAMESPACE,
+    ReportRecord::NAMESPACE,
+];
+/// Kinds of all versions are called so.
+const ANY: &str = "holdfast-";
+/// A record has a few times; more were put there by somebody else.
+const MOST_TIMES: usize = 64;
+
+/// Believes a record of a kind that this version does not know, as far as that
+/// goes: its signer was allowed to sign that kind at a time that it names, and
+/// it lies where it says.
+pub fn verify_foreign(path: &str, bytes: &[u8], signature: &[u8], allowed: &AllowedSigners) -> Result<Foreign, Failure> {
+    let refuse = |cause: String| Failure::new(&codes::RECORD_INVALID, path, cause);
+    let value = parse(path, bytes)?;
+    let principal = text(path, &value, "/signer/name")?.parse().map_err(|e| refuse(format!("/signer/name: {e}")))?;
+    let namespace = allowed_signers::namespace_of(path, signature)?;
+    if KNOWN.contains(&namespace.as_str()) {
+        return Err(misplaced(path, format!("records of {namespace} do not lie here")));
+    }
+    if !namespace.starts_with(ANY) {
+        return Err(refuse(format!("a record of {namespace:?}, which is none of holdfast")));
+    }
+    // Which of its times is that of the signature, only a newer version knows.
+    let mut verified = Err(refuse("it names no time".to_owned()));
+    for at in times(&value) {
+        verified = allowed.verify(path, &principal, &namespace, bytes, signature, at);
+        if verified.is_ok() {
+            break;
+        }
+    }
+    verified?;
+    let outline: Outline = serde_json::from_slice(bytes).map_err(|e| refuse(e.to_string()))?;
+    if outline.path != path {
+        return Err(misplaced(path, format!("its signed path is {}", outline.path)));
+    }
+    Ok(Foreign { namespace, path: outline.path, signer: outline.signer })
+}
+
+/// Every time in a document, each once.
+fn times(value: &Value) -> Vec<Timestamp> {
+    let (mut times, mut open) = (Vec::new(), vec![value]);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => open.extend(fields.values()),
+            Value::String(text) => times.extend(text.parse::<Timestamp>().ok().filter(|at| !times.contains(at))),
+            _ => {}
+        }
+        if times.len() >= MOST_TIMES {
+            break;
+        }
+    }
+    times
+}
+
 /// Signature, then schema, then content; the place is the caller's to check.
 fn verify_bytes<R: Record>(path: &str, bytes: &[u8], signature: &[u8], allowed: &AllowedSigners) -> Result<R, Failure> {
     let claim = Claim::peek::<R>(path, bytes)?;
@@ -93,19 +159,26 @@ struct Claim {
 impl Claim {
     fn peek<R: Record>(path: &str, bytes: &[u8]) -> Result<Self, Failure> {
         let refuse = |cause: String| Failure::new(&codes::RECORD_INVALID, path, cause);
-        if bytes.len() as u64 > canonical::MAX_BYTES {
-            return Err(refuse(format!("larger than {} bytes", canonical::MAX_BYTES)));
-        }
-        let value: Value = serde_json::from_slice(bytes).map_err(|e| refuse(e.to_string()))?;
-        let text = |pointer: &str| {
-            value.pointer(pointer).and_then(Value::as_str).ok_or_else(|| refuse(format!("{pointer} is no text or absent")))
-        };
+        let value = parse(path, bytes)?;
         Ok(Self {
             schema: value.get("schema").and_then(Value::as_u64).ok_or_else(|| refuse("schema is no number or absent".into()))?,
-            principal: text("/signer/name")?.parse().map_err(|e| refuse(format!("/signer/name: {e}")))?,
-            at: text(R::SIGNED_AT)?.parse().map_err(|e| refuse(format!("{}: {e}", R::SIGNED_AT)))?,
+            principal: text(path, &value, "/signer/name")?.parse().map_err(|e| refuse(format!("/signer/name: {e}")))?,
+            at: text(path, &value, R::SIGNED_AT)?.parse().map_err(|e| refuse(format!("{}: {e}", R::SIGNED_AT)))?,
         })
     }
+}
+
+fn parse(path: &str, bytes: &[u8]) -> Result<Value, Failure> {
+    let refuse = |cause: String| Failure::new(&codes::RECORD_INVALID, path, cause);
+    if bytes.len() as u64 > canonical::MAX_BYTES {
+        return Err(refuse(format!("larger than {} bytes", canonical::MAX_BYTES)));
+    }
+    serde_json::from_slice(bytes).map_err(|e| refuse(e.to_string()))
+}
+
+fn text<'v>(path: &str, value: &'v Value, pointer: &str) -> Result<&'v str, Failure> {
+    let absent = || Failure::new(&codes::RECORD_INVALID, path, format!("{pointer} is no text or absent"));
+    value.pointer(pointer).and_then(Value::as_str).ok_or_else(absent)
 }
 
 fn misplaced(path: &str, cause: String) -> Failure {

@@ -3,5 +3,7 @@
 pub mod records;
 pub mod shelf;
 
+mod crowd;
+mod foreign;
 mod outbox;
 mod reading;
