@@ -7,11 +7,12 @@ use super::Catalog;
 use super::fold::integer;
 use super::snapshots::starts;
 use crate::base::codes;
+use crate::base::digest::Sha256;
 use crate::base::failure::Failure;
 use crate::base::ids::{Fingerprint, Principal, RunId, SnapshotId};
 use crate::record::attestation::ReportRecord;
 use crate::record::host::HostRecord;
-use crate::record::manifest::Manifest;
+use crate::record::manifest::{Manifest, RecordRef};
 use crate::record::receipt::Receipt;
 
 /// One line of `report`.
@@ -87,6 +88,22 @@ impl Catalog {
                 Ok(ReportRow { run: self.typed(&run)?, snapshot: self.typed(&snapshot)?, written, path })
             })
             .collect()
+    }
+
+    /// The record of a run's report, by path and digest.
+    pub fn report_ref(&self, run: &RunId) -> Result<Option<RecordRef>, Failure> {
+        let sql = "SELECT p.path, r.sha256 FROM report p JOIN record r USING (path) WHERE p.run = ?1";
+        let found: Vec<(String, String)> = self.rows(sql, [run.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((key, sha256)) = found.into_iter().next() else { return Ok(None) };
+        let sha256 = Sha256::parse(&sha256).ok_or_else(|| self.broken("a digest that is none"))?;
+        Ok(Some(RecordRef { key, sha256 }))
+    }
+
+    /// Has a run an attestation?
+    pub fn is_attested(&self, run: &RunId) -> Result<bool, Failure> {
+        let sql = "SELECT count(*) FROM attestation WHERE run = ?1";
+        let found: Vec<i64> = self.rows(sql, [run.as_str()], |row| row.get(0))?;
+        Ok(found.iter().any(|count| *count > 0))
     }
 
     /// The run that a person means, of those with a report: `latest`, an id, or

@@ -40,7 +40,8 @@ fn foreign(history: &History) -> u64 {
 fn as_text(rebuilt: &Rebuilt, history: &History, findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "catalog rebuilt from {} of the ledger", count(history.entries.len() as u64, "record"))?;
     if foreign(history) > 0 {
-        let text = format!("{} written by a newer holdfast: signed and in its place, and not read", count(foreign(history), "record"));
+        let text =
+            format!("{} written by a newer holdfast: signed and in its place, and not read", count(foreign(history), "record"));
         write!(out, "{}", behind("", 2, &text))?;
     }
     if let Some(path) = &rebuilt.set_aside {

@@ -101,6 +101,12 @@ fn tell(told: &Told<'_>, json: bool) {
             let text = format!("run {run} was cut off; to go on with it: holdfast rehearse --resume {run}");
             render::note(err, &text, json)
         }
+        Told::Unrecorded(run) => {
+            let text = format!(
+                "run {run} has ended, and its report is not in the ledger; to write it: holdfast rehearse --resume {run}"
+            );
+            render::note(err, &text, json)
+        }
     };
 }
 

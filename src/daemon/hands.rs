@@ -217,6 +217,7 @@ fn tell(told: &Told<'_>) {
             tracing::warn!(code, %object, %cause, "the ledger does not answer; the catalog counts as it was");
         }
         Told::CutOff(run) => tracing::warn!(%run, "a run was cut off; holdfast rehearse --resume goes on with it"),
+        Told::Unrecorded(run) => tracing::warn!(%run, "a run has no report in the ledger; holdfast rehearse --resume writes it"),
     }
 }
 

@@ -33,16 +33,30 @@ pub struct Opened {
 }
 
 impl Opener<'_> {
-    /// Opens the newest record of `fingerprint` that verifies, opens, and holds
-    /// the very key it names.
+    /// Opens a record of `fingerprint` that verifies, opens, and holds the very
+    /// key it names: the one that is `named` by a manifest, else the newest.
+    ///
+    /// Whoever can write to escrow can put thousands of records beside the good
+    /// one. Where a manifest names it, none of them is looked at.
     ///
     /// # Errors
     /// `escrow.key-missing` when there is no record. When none opens, with the
     /// reason of each: `identity.not-a-recipient` when no believed record is
     /// sealed to our identities, `escrow.not-opened` otherwise. Those of the store.
-    pub async fn open(&self, fingerprint: &Fingerprint) -> Result<Opened, Failure> {
+    pub async fn open(&self, fingerprint: &Fingerprint, named: Option<&RecordRef>) -> Result<Opened, Failure> {
         let folder = self.layout.escrow_key(fingerprint);
         let prefix = Prefix::below(&parse(&folder)?);
+        let mut reasons = Vec::new();
+        let named: Option<Key> = named.filter(|named| named.key.starts_with(prefix.as_str())).and_then(|n| n.key.parse().ok());
+        if let Some(record) = &named {
+            match self.open_record(fingerprint, record).await {
+                Ok(opened) => return Ok(opened),
+                Err(failure) if says_nothing(&failure) => return Err(failure),
+                // The list tells whether there are others.
+                Err(failure) if failure.code() == &codes::STORE_NOT_FOUND => {}
+                Err(failure) => reasons.push(failure),
+            }
+        }
         let listed = self.store.list(&prefix).await?;
         let mut records: Vec<_> = listed.into_iter().map(|l| l.key).filter(|k| k.as_str().ends_with(".json")).collect();
         if records.is_empty() {
@@ -50,8 +64,7 @@ impl Opener<'_> {
         }
         // Names begin with the UTC time of the deposit.
         records.sort_by(|a, b| b.cmp(a));
-        let mut reasons = Vec::new();
-        for record in &records {
+        for record in records.iter().filter(|record| Some(*record) != named.as_ref()) {
             match self.open_record(fingerprint, record).await {
                 Ok(opened) => return Ok(opened),
                 Err(failure) if says_nothing(&failure) => return Err(failure),

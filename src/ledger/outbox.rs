@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::chain::Head;
-use super::spool::{Destination, Spool, Waiting};
+use super::spool::{Destination, Locked, Spool, Waiting};
 use crate::base::codes;
 use crate::base::digest::Sha256;
 use crate::base::failure::Failure;
 use crate::base::ids::Principal;
 use crate::record::signature::{Signer, sign_record};
-use crate::record::{Link, Record};
+use crate::record::{Link, Record, canonical};
 use crate::store::Key;
 
 /// One of the three stores.
@@ -88,6 +88,37 @@ impl Outbox {
         destinations: &[(Place, String)],
     ) -> Result<Appended, Failure> {
         let locked = self.spool.lock()?;
+        Self::append_to(&locked, signer, make, destinations)
+    }
+
+    /// As [`Outbox::append`] for a record that has one destination, unless a record
+    /// waits under that name already: then it is the one, and `make` is not asked.
+    pub fn append_once<R: Record>(
+        &self,
+        signer: &Signer,
+        make: impl FnOnce(Link) -> R,
+        (place, key): (Place, String),
+    ) -> Result<Appended, Failure> {
+        let locked = self.spool.lock()?;
+        let Some(waiting) = locked.waiting_for(&Destination { place, key: key.clone() })? else {
+            return Self::append_to(&locked, signer, make, &[(place, key)]);
+        };
+        let Waiting { bytes, sha256, signature, .. } = waiting;
+        let link = canonical::from_bytes::<R>(&key, bytes.as_bytes())?.signer().clone();
+        Ok(Appended { link, bytes: bytes.into_bytes(), sha256, signature })
+    }
+
+    /// Does a record wait under this name of a store?
+    pub fn waits_for(&self, place: Place, key: &str) -> Result<bool, Failure> {
+        Ok(self.spool.lock()?.waiting_for(&Destination { place, key: key.to_owned() })?.is_some())
+    }
+
+    fn append_to<R: Record>(
+        locked: &Locked<'_>,
+        signer: &Signer,
+        make: impl FnOnce(Link) -> R,
+        destinations: &[(Place, String)],
+    ) -> Result<Appended, Failure> {
         let link = next_link(signer.principal(), locked.head(signer.principal())?.as_ref());
         let record = make(link.clone());
         check(&record, &link, destinations)?;

@@ -153,6 +153,17 @@ impl Locked<'_> {
         Ok(file.signers.into_iter().map(|(name, line)| (name, Head { seq: line.seq, sha256: line.sha256 })).collect())
     }
 
+    /// The record that waits to be put under this name of a store.
+    pub fn waiting_for(&self, destination: &Destination) -> Result<Option<Waiting>, Failure> {
+        for ordinal in self.spool.list()? {
+            let waiting = self.spool.read(ordinal)?;
+            if let Some(waiting) = waiting.filter(|waiting| waiting.destinations.contains(destination)) {
+                return Ok(Some(waiting));
+            }
+        }
+        Ok(None)
+    }
+
     /// Adds a record. On failure it is either not there, or whole.
     pub fn add(&self, waiting: &Waiting) -> Result<(), Failure> {
         let ordinal = self.spool.list()?.last().map_or(1, |last| last.saturating_add(1));

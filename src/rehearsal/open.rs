@@ -16,7 +16,7 @@ use crate::k8s::local_key::LocalKey;
 use crate::k8s::object;
 use crate::record::attestation::Opening;
 use crate::record::layout::Layout;
-use crate::record::manifest::{KeyNeed, Manifest};
+use crate::record::manifest::{KeyNeed, Manifest, RecordRef};
 use crate::rehearsal::index::{Entry, Index, secret_digest};
 use crate::rehearsal::ladder::{Ladder, StepResult};
 use crate::runbook::facts::{
@@ -83,7 +83,7 @@ impl Ladder<'_> {
         for fingerprint in self.host_fingerprints() {
             if !opened.keys.contains_key(&fingerprint) {
                 // One that is not there becomes a deviation where the configuration is built.
-                let _ = self.open_one(&fingerprint, &mut opened, &mut facts.openings).await;
+                let _ = self.open_one(&fingerprint, None, &mut opened, &mut facts.openings).await;
             }
         }
         let summary = format!("{} opened", count(opened.keys.len() as u64, "key"));
@@ -171,7 +171,7 @@ impl Ladder<'_> {
             return Ok((facts, Some(&codes::ESCROW_KEY_MISSING)));
         };
         let mut reason = None;
-        match self.open_one(&fingerprint, opened, openings).await {
+        match self.open_one(&fingerprint, need.escrow_record.as_ref(), opened, openings).await {
             Ok(()) => {
                 facts.opened = true;
                 facts.escrow_record = openings
@@ -191,6 +191,7 @@ impl Ladder<'_> {
     async fn open_one(
         &self,
         fingerprint: &Fingerprint,
+        named: Option<&RecordRef>,
         opened: &mut OpenedKeys,
         openings: &mut Vec<Opening>,
     ) -> Result<(), Failure> {
@@ -199,7 +200,7 @@ impl Ladder<'_> {
         let store = self.host.escrow()?;
         let identities = self.host.escrow_identity()?;
         let opener = Opener { store: store.as_ref(), layout: &layout, identities: &identities, allowed: self.host.allowed };
-        let key = match tokio::time::timeout(OPEN_TIMEOUT, opener.open(fingerprint)).await {
+        let key = match tokio::time::timeout(OPEN_TIMEOUT, opener.open(fingerprint, named)).await {
             Ok(key) => key?,
             Err(_) => return Err(Failure::new(&codes::STORE_UNREACHABLE, store.describe(), "no answer in time")),
         };

@@ -82,7 +82,7 @@ pub async fn rehearse(
     let leftovers = sweep(&host.config.rehearsal.scratch_dir).await?;
     let head = begin(host, subject, &journal, request).await?;
     let process = head.process.clone();
-    drive(host, subject, journal, request, head, process, leftovers).await
+    drive(host, subject, journal, request, (head, process), leftovers, None).await
 }
 
 /// Writes down that a run begins, in this process.
@@ -114,7 +114,9 @@ pub(super) async fn begin(
     Ok(head)
 }
 
-/// Goes on with a run that was killed, in this process.
+/// Goes on with a run that was killed, in this process. Of one that has ended,
+/// the records that are nowhere yet are written: `reported` is its report in
+/// the ledger, where that is there; and what waits in the outbox is not made again.
 ///
 /// # Errors
 /// As [`rehearse`]; `run.journal` when the runbook has changed since, or the run is about another snapshot.
@@ -124,6 +126,7 @@ pub async fn resume(
     journal: Arc<dyn Journal>,
     request: &Request<'_>,
     run: &RunId,
+    reported: Option<RecordRef>,
 ) -> Result<Rehearsed, Failure> {
     let leftovers = sweep(&host.config.rehearsal.scratch_dir).await?;
     let (reading, wanted) = (Arc::clone(&journal), run.clone());
@@ -133,7 +136,7 @@ pub async fn resume(
         return Err(Failure::new(&codes::RUN_JOURNAL, format!("run {run}"), cause));
     }
     let process = ProcessMark::new(host.entropy.as_ref());
-    drive(host, subject, journal, request, head, process, leftovers).await
+    drive(host, subject, journal, request, (head, process), leftovers, reported).await
 }
 
 /// Runs that began and have no end, the newest first.
@@ -143,12 +146,17 @@ pub async fn resume(
 pub fn unfinished(journal: &dyn Journal) -> Result<Vec<RunHead>, Failure> {
     let mut open = Vec::new();
     for head in journal.runs()? {
-        let events = journal.events(&head.run)?;
-        if !matches!(events.last().map(|last| &last.entry), Some(Entry::Finished { .. })) {
+        if !is_finished(&journal.events(&head.run)?) {
             open.push(head);
         }
     }
     Ok(open)
+}
+
+/// Has a run with these events come to its end?
+#[must_use]
+pub fn is_finished(events: &[Event]) -> bool {
+    matches!(events.last().map(|last| &last.entry), Some(Entry::Finished { .. }))
 }
 
 async fn drive(
@@ -156,9 +164,9 @@ async fn drive(
     subject: &Subject,
     journal: Arc<dyn Journal>,
     request: &Request<'_>,
-    head: RunHead,
-    process: ProcessMark,
+    (head, process): (RunHead, ProcessMark),
     leftovers: Vec<Leftover>,
+    reported: Option<RecordRef>,
 ) -> Result<Rehearsed, Failure> {
     let mut ladder = Ladder::new(host, subject, head.run.as_str());
     let driver = Driver {
@@ -177,7 +185,7 @@ async fn drive(
     let report = Report::build(&head, request.runbook, &events);
     let mut warnings = Vec::new();
     if let Some(signing) = &host.signing {
-        append(host, signing, subject, &head, &report, &outcome, &events)?;
+        Written { host, signing, subject, head: &head, report: &report, outcome: &outcome }.append(&stated(&events), reported)?;
         warnings.extend(deliver(host, signing).await?);
     }
     Ok(Rehearsed { run: head.run, outcome, report, leftovers, warnings })
@@ -193,7 +201,7 @@ pub(super) fn append(
     outcome: &Outcome,
     events: &[Event],
 ) -> Result<(), Failure> {
-    Written { host, signing, subject, head, report, outcome }.append(&stated(events))
+    Written { host, signing, subject, head, report, outcome }.append(&stated(events), None)
 }
 
 /// Why the records are still waiting, if they are.
@@ -216,11 +224,21 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    fn append(&self, facts: &Facts) -> Result<(), Failure> {
+    /// Each record once, however often a process is killed between the two.
+    fn append(&self, facts: &Facts, reported: Option<RecordRef>) -> Result<(), Failure> {
         let layout = Layout::new(&self.host.config.ledger.prefix, &self.host.config.cluster);
-        let path = layout.report(&self.head.run);
+        let report = match reported {
+            Some(report) => report,
+            None => self.report_at(layout.report(&self.head.run))?,
+        };
+        let path = layout.attestation(&self.subject.lineage, &self.subject.id, &self.head.run);
+        let attest = |signer| self.attestation(facts, path.clone(), signer, report);
+        self.signing.outbox.append_once(self.signing.signer, attest, (Place::Ledger, path.clone())).map(drop)
+    }
+
+    fn report_at(&self, path: String) -> Result<RecordRef, Failure> {
         let value = json::value(self.report)?;
-        let report = self.signing.outbox.append(
+        let report = self.signing.outbox.append_once(
             self.signing.signer,
             |signer| ReportRecord {
                 schema: SCHEMA,
@@ -233,12 +251,9 @@ impl Written<'_> {
                 report: value,
                 tool: TOOL.to_owned(),
             },
-            &[(Place::Ledger, path.clone())],
+            (Place::Ledger, path.clone()),
         )?;
-        let report = RecordRef { key: path, sha256: report.sha256 };
-        let path = layout.attestation(&self.subject.lineage, &self.subject.id, &self.head.run);
-        let attest = |signer| self.attestation(facts, path.clone(), signer, report);
-        self.signing.outbox.append(self.signing.signer, attest, &[(Place::Ledger, path.clone())]).map(drop)
+        Ok(RecordRef { key: path, sha256: report.sha256 })
     }
 
     fn attestation(&self, facts: &Facts, path: String, signer: crate::record::Link, report: RecordRef) -> Attestation {

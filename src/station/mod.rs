@@ -5,6 +5,7 @@
 //! ([`rehearsal`]), the same for a person at the command line and for the
 //! daemon. Must never: print, or decide when something is due.
 
+pub mod going_on;
 pub mod lock;
 pub mod people;
 pub mod rehearsal;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::going_on::GoingOn;
 use super::lock::{self, NamedLock, Patience};
 use super::{Station, people};
 use crate::base::codes;
@@ -21,7 +22,7 @@ use crate::record::{Record, Rung};
 use crate::rehearsal::{self, RehearsalHost, Rehearsed, Request, Signing, Subject};
 use crate::report::{html, json, markdown};
 use crate::runbook::desk::{Desk, People};
-use crate::runbook::journal::{Event, Journal, RunHead};
+use crate::runbook::journal::{Event, Journal};
 use crate::runbook::model::Runbook;
 use crate::sandbox::Places;
 
@@ -52,6 +53,8 @@ pub enum Told<'a> {
     Stale(&'a Failure),
     /// The newest run was cut off and can be gone on with.
     CutOff(&'a RunId),
+    /// The newest run has ended, and its records are neither in the ledger nor on their way.
+    Unrecorded(&'a RunId),
 }
 
 impl Station {
@@ -98,10 +101,11 @@ impl Station {
         if let Some(failure) = &current.stale {
             tell(&Told::Stale(failure));
         }
-        let catalog = current.catalog;
         let journal: Arc<dyn Journal> = Arc::new(Catalog::journal(self.state_dir())?);
-        let head = climb.asked.resume.map(|run| resumable(&catalog, journal.as_ref(), run, climb)).transpose()?;
-        let runbook = self.runbook(head.as_ref().map_or(climb.runbook, |head| &head.runbook))?;
+        let resumed =
+            climb.asked.resume.map(|run| self.resumable(&current, &outbox, journal.as_ref(), run, climb)).transpose()?;
+        let head = resumed.as_ref().map(|going_on| &going_on.head);
+        let runbook = self.runbook(head.map_or(climb.runbook, |head| &head.runbook))?;
         let until = climb.until.unwrap_or_else(|| highest(&runbook));
         let places = Places::usual(self.config.rehearsal.tools.as_deref(), |variable| std::env::var_os(variable));
         let host = RehearsalHost {
@@ -116,21 +120,22 @@ impl Station {
             entropy: self.entropy.clone(),
             progress: self.progress.clone(),
         };
-        let people = match climb.desk.filter(|_| head.as_ref().is_none_or(|head| head.attended)) {
+        let catalog = &current.catalog;
+        let people = match climb.desk.filter(|_| head.is_none_or(|head| head.attended)) {
             Some(desk) => People::Attended(desk),
-            None => People::Unattended(people::last_measured(&catalog, &runbook)?),
+            None => People::Unattended(people::last_measured(catalog, &runbook)?),
         };
         let (trigger, people, incident) = (climb.asked.trigger, &people, climb.incident);
         let request = Request { until, trigger, runbook: &runbook, cancel, people, incident, watch };
-        let mut rehearsed = match head {
-            Some(head) => {
-                let subject = Subject::find(&catalog, &head.snapshot, &self.config.host.name)?;
-                rehearsal::resume(&host, &subject, journal, &request, &head.run).await?
+        let mut rehearsed = match resumed {
+            Some(GoingOn { head, reported }) => {
+                let subject = Subject::find(catalog, &head.snapshot, &self.config.host.name)?;
+                rehearsal::resume(&host, &subject, journal, &request, &head.run, reported).await?
             }
             None => {
-                tell_of_cut_off(journal.as_ref(), tell)?;
+                self.tell_of_newest(&current, &outbox, journal.as_ref(), tell)?;
                 let id = catalog.resolve(climb.asked.snapshot)?;
-                let subject = Subject::find(&catalog, &id, &self.config.host.name)?;
+                let subject = Subject::find(catalog, &id, &self.config.host.name)?;
                 rehearsal::rehearse(&host, &subject, journal, &request).await?
             }
         };
@@ -157,45 +162,6 @@ pub(super) struct Climb<'a> {
 /// The highest rung that a page climbs to.
 pub(super) fn highest(runbook: &Runbook) -> Rung {
     runbook.steps.iter().filter_map(|step| step.rung).max().unwrap_or(Rung::Open)
-}
-
-/// A run that this command may go on with.
-fn resumable(catalog: &Catalog, journal: &dyn Journal, run: &RunId, climb: &Climb<'_>) -> Result<RunHead, Failure> {
-    refuse_reported(catalog, run)?;
-    let head = journal.head(run)?;
-    if head.attended && climb.desk.is_none() {
-        return Err(Failure::new(
-            &codes::RUN_ASKS_PEOPLE,
-            format_args!("run {run}"),
-            "it asks people, and a rehearsal asks nobody",
-        )
-        .next(format!("go on with it: holdfast runbook resume {run}")));
-    }
-    Ok(head)
-}
-
-/// A run has one report: a second one would take numbers in this host's chain
-/// and never find a place in the ledger.
-///
-/// # Errors
-/// `run.journal` for a run that has a report.
-pub fn refuse_reported(catalog: &Catalog, run: &RunId) -> Result<(), Failure> {
-    if catalog.report(run)?.is_none() {
-        return Ok(());
-    }
-    let cause = "it has ended, and its report is in the ledger";
-    Err(Failure::new(&codes::RUN_JOURNAL, format!("run {run}"), cause).next(format!("read it with holdfast report {run}")))
-}
-
-/// A run that was cut off can be gone on with; nothing else names it.
-fn tell_of_cut_off(journal: &dyn Journal, tell: &(dyn Fn(&Told<'_>) + Send + Sync)) -> Result<(), Failure> {
-    let newest = journal.runs()?.into_iter().next();
-    // One that asks people may be waiting for them: `runbook list` shows it.
-    let is_newest = |head: &RunHead| newest.as_ref() == Some(head) && !head.attended;
-    for head in rehearsal::rehearse::unfinished(journal)?.into_iter().filter(is_newest) {
-        tell(&Told::CutOff(&head.run));
-    }
-    Ok(())
 }
 
 /// # Errors

@@ -23,6 +23,7 @@ mod machine;
 mod progress;
 mod rehearse;
 mod restore;
+mod resume;
 #[path = "../it/report/sample.rs"]
 #[allow(dead_code)]
 mod sample;

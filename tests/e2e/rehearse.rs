@@ -164,7 +164,7 @@ async fn a_killed_rehearsal_is_gone_on_with_and_leaves_nothing_behind() {
     let subject = scene.subject(id).await.unwrap();
     let run = run.parse().unwrap();
     let work = async |host: &RehearsalHost<'_>, request: &Request<'_>| {
-        rehearsal::resume(host, &subject, Arc::clone(&journal), request, &run).await.unwrap()
+        rehearsal::resume(host, &subject, Arc::clone(&journal), request, &run, None).await.unwrap()
     };
     let resumed = scene.with_host(work, Rung::Serve, &|_| ()).await;
     assert_eq!((&resumed.run, resumed.outcome.reached), (&run, Some(Rung::Serve)), "{:?}", resumed.outcome.failure);

@@ -370,3 +370,12 @@ fn anchors_and_merge_keys_are_read_without_overriding() {
     assert_eq!(twice.keys().len(), 3);
     check_bad(&file(&format!("{anchored}      - <<: *k\n        name: other\n")), &["field name is given twice"]);
 }
+
+#[test]
+fn mistakes_are_in_the_order_of_their_lines_however_the_file_is_arranged() {
+    let yaml =
+        format!("{HEAD}resources:\n- providers:\n  - aescbc: {{keys: [{{name: k, secret: '!!!'}}]}}\n  resources: [Secrets]\n");
+    let mistakes = EncryptionConfig::parse(yaml.as_bytes()).unwrap_err();
+    let lines: Vec<u64> = mistakes.all().iter().map(|mistake| mistake.line).collect();
+    assert_eq!(lines, [5, 6], "{mistakes}");
+}

@@ -11,6 +11,7 @@ mod daemon;
 mod data;
 mod doctor;
 mod encryption_config;
+mod escrow;
 mod etcd_image;
 mod inspect;
 mod k8s_hostile;

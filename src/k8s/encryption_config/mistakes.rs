@@ -41,6 +41,12 @@ impl ConfigMistakes {
         }
     }
 
+    /// In the file's order, in whichever they were found. What is about the file as a whole comes first.
+    pub(super) fn by_line(mut self) -> Self {
+        self.0.sort_by_key(|mistake| mistake.line);
+        self
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -18,7 +18,7 @@ pub(super) fn parse(yaml: &[u8]) -> Result<EncryptionConfig, ConfigMistakes> {
     let mut parser =
         Parser { mistakes: ConfigMistakes::none_yet(), resource_rules: ResourceRules::default(), kms_names: Vec::new() };
     let rules = parser.root(&root);
-    if parser.mistakes.is_empty() { Ok(EncryptionConfig { rules }) } else { Err(parser.mistakes) }
+    if parser.mistakes.is_empty() { Ok(EncryptionConfig { rules }) } else { Err(parser.mistakes.by_line()) }
 }
 
 struct Parser {

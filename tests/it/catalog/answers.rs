@@ -4,7 +4,7 @@ use holdfast::ledger::{Ledger, Place};
 use holdfast::record::attestation::Attestation;
 use holdfast::record::manifest::Quality;
 use holdfast::record::{Link, Rung};
-use holdfast::station::rehearsal::refuse_reported;
+use holdfast::station::going_on::refuse_recorded;
 
 use super::{folded, history, site};
 use crate::ledger::records::{KEY1, KEY2, LINEAGE, Site, attestation, host, id, layout, manifest, need};
@@ -210,10 +210,15 @@ async fn a_run_that_has_its_report_is_not_gone_on_with() {
     let (site, history) = site().await;
     let catalog = folded(&site, &history);
     let reported = catalog.reports().unwrap().remove(0).run;
-    let failure = refuse_reported(&catalog, &reported).unwrap_err();
+    let failure = refuse_recorded(&catalog, &reported).unwrap_err();
     assert_eq!(failure.code().name, "run.journal");
     assert!(failure.next_action().contains(&format!("holdfast report {reported}")), "{failure:?}");
-    refuse_reported(&catalog, &id("09:00").as_str().parse().unwrap()).unwrap();
+    refuse_recorded(&catalog, &id("09:00").as_str().parse().unwrap()).unwrap();
+    // An attestation without a report, and the other way round, is half of what is to be there.
+    let half = Site::new();
+    half.report("13:05", "14:00");
+    let catalog = folded(&half, &crate::catalog::history(&half).await);
+    refuse_recorded(&catalog, &reported).unwrap();
 }
 
 #[tokio::test]

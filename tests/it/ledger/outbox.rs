@@ -38,6 +38,20 @@ async fn numbers_run_over_all_kinds_of_a_signer_and_go_on_after_delivery_and_reo
 }
 
 #[tokio::test]
+async fn a_record_that_waits_under_its_name_is_not_made_again() {
+    let site = Site::new();
+    let make = |link| receipt(link, KEY1, "13:00");
+    let path = receipt(site.receipt(KEY2, "12:00").link, KEY1, "13:00").path;
+    let once = || site.outbox.append_once(&site.backup_host, make, (Place::Ledger, path.clone())).unwrap();
+    assert!(!site.outbox.waits_for(Place::Ledger, &path).unwrap());
+    let first = once();
+    assert_eq!((once(), site.outbox.waiting().unwrap()), (first.clone(), 2));
+    assert!(site.outbox.waits_for(Place::Ledger, &path).unwrap());
+    assert!(!site.outbox.waits_for(Place::Snapshots, &path).unwrap());
+    assert_eq!(links(&[first, site.receipt(KEY2, "13:10")]), [2, 3]);
+}
+
+#[tokio::test]
 async fn every_signature_is_put_before_its_record_and_records_in_their_order() {
     let site = Site::new();
     site.receipt(KEY1, "13:00");
