@@ -17,6 +17,10 @@ const ROOM_WANTED: u64 = 256 << 20;
 /// Below this the next record may not fit.
 const ROOM_NEEDED: u64 = 16 << 20;
 
+/// Held for moments by whoever reads or writes a record, this process too; one
+/// that does not give it up is told by its own code.
+const MOMENTARY: &str = "outbox.lock";
+
 pub(super) struct StateDirectory;
 
 #[async_trait]
@@ -96,7 +100,7 @@ fn holders(directory: &Path, locks: &str) -> Vec<(String, u32, String)> {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Ok(metadata) = entry.metadata() else { continue };
-        if !name.ends_with(".lock") {
+        if !name.ends_with(".lock") || name == MOMENTARY {
             continue;
         }
         for pid in locks.lines().filter_map(holder).filter(|(_, inode)| *inode == metadata.ino()).map(|(pid, _)| pid) {
@@ -143,6 +147,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = std::fs::File::create(folder.path().join("daemon.lock")).unwrap();
         let locks = || std::fs::read_to_string("/proc/locks").unwrap();
+        assert_eq!(holders(folder.path(), &locks()), []);
+        let momentary = std::fs::File::create(folder.path().join(MOMENTARY)).unwrap();
+        momentary.lock().unwrap();
         assert_eq!(holders(folder.path(), &locks()), []);
         file.lock().unwrap();
         let held = holders(folder.path(), &locks());
