@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -54,7 +54,7 @@ impl SlowBucket {
 }
 
 /// One request, one answer.
-fn answer(mut stream: TcpStream, root: &PathBuf, half: &Sender<()>, waits: &Mutex<Receiver<()>>) {
+fn answer(mut stream: TcpStream, root: &Path, half: &Sender<()>, waits: &Mutex<Receiver<()>>) {
     let mut request = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
     let first = request.next().unwrap_or_default();
     let path = first.split([' ', '?']).nth(1).unwrap_or_default().trim_start_matches("/snapshots/").to_owned();
@@ -130,10 +130,10 @@ const BAR: &str = r"fetching  \[=*>? *\]  \d+(\.\d)? (B|KiB) of \d\.\d KiB, \d+(
 /// What a terminal would hold in the end.
 fn lines_left(text: &str) -> Vec<String> {
     let erased = Regex::new(r"\x1b\[2K|\x1b\[0?K").unwrap();
+    let up = Regex::new(r"^\x1b\[(\d+)A").unwrap();
     let (mut lines, mut at) = (vec![String::new()], 0);
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let up = Regex::new(r"^\x1b\[(\d+)A").unwrap();
         if let Some(found) = erased.find(rest).filter(|found| found.start() == 0) {
             lines[at].clear();
             rest = &rest[found.end()..];
