@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -22,6 +22,7 @@ use crate::restore::Told;
 use crate::restore::bench::{Bench, Given, configuration};
 use crate::restore::data_dir::{BUMP, Order};
 use crate::restore::member::Membership;
+use crate::restore::relayed::{Followed, Relayed};
 use crate::restore::scratch::{Raised, raise};
 use crate::restore::supervisor::{Frame, Supervisor, Tie, framed, send};
 use crate::restore::up::Note;
@@ -210,7 +211,7 @@ pub async fn run(
 
 /// Shows what the supervisor says, until the cluster is up or nothing is left of it.
 async fn relay(mut supervisor: Supervisor, json: bool, out: &mut dyn Write, cancel: &CancellationToken) -> Result<Exit, Failure> {
-    let mut wanted = true;
+    let (mut wanted, mut followed, progress_of_work) = (true, Followed::default(), watcher());
     let exit = loop {
         let frame = tokio::select! {
             biased;
@@ -221,11 +222,14 @@ async fn relay(mut supervisor: Supervisor, json: bool, out: &mut dyn Write, canc
             }
             frame = supervisor.next() => frame?,
         };
+        if frame.as_ref().is_some_and(|frame| followed.follow(frame, progress_of_work.as_ref())) {
+            continue;
+        }
         match frame {
             Some(Frame::Out(text)) => out.write_all(text.as_bytes()).map_err(render::unprinted)?,
             Some(Frame::Err(text)) => {
                 // A terminal that went away does not stop a restore.
-                let _ = io::stderr().write_all(text.as_bytes());
+                let _ = render::Output(io::stderr()).write_all(text.as_bytes());
             }
             Some(Frame::Progress(line)) => progress(&line, json),
             Some(Frame::Up) if wanted => {
@@ -233,7 +237,7 @@ async fn relay(mut supervisor: Supervisor, json: bool, out: &mut dyn Write, canc
                 supervisor.leave().await?;
                 break Some(Exit::Good);
             }
-            Some(Frame::Up) => {}
+            Some(Frame::Up | Frame::Work { .. } | Frame::Rest) => {}
             Some(Frame::Done(code)) => break Exit::of_code(code),
             None => break None,
         }
@@ -241,7 +245,7 @@ async fn relay(mut supervisor: Supervisor, json: bool, out: &mut dyn Write, canc
     let log = supervisor.log();
     match exit {
         Some(exit) => {
-            let _ = io::stderr().write_all(log.as_bytes());
+            let _ = render::Output(io::stderr()).write_all(log.as_bytes());
             Ok(exit)
         }
         None => {
@@ -276,6 +280,14 @@ async fn supervise(
     let _ = lock(&screen.err).flush();
     let _ = send(&mut io::stdout(), &Frame::Done(exit as u8));
     Ok(exit)
+}
+
+/// Work in the supervisor is told to the one who started it.
+fn relayed() -> Arc<Relayed> {
+    Relayed::to(|frame| {
+        // Whoever no longer listens is known to be gone by the tie.
+        let _ = send(&mut io::stdout(), &frame);
+    })
 }
 
 /// Where the words go.
@@ -328,9 +340,10 @@ async fn keep(
         };
     };
     let until = arguments.scratch.to.unwrap_or(RungArgument::Serve).into();
+    let is_watched_elsewhere = tie.is_some();
     let raising = async {
         let mut bench = Bench::prepare(settings, &arguments.given(), &cancel, &tell).await?;
-        bench.station.progress = watcher();
+        bench.station.progress = if is_watched_elsewhere { relayed() } else { watcher() };
         raise(&bench, until, cancel.clone(), &watch, &tell).await
     };
     tokio::pin!(raising);

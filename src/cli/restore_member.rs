@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::layout::{behind, parts_behind};
+use super::progress::watcher;
 use super::rehearse::{line_of, print_answer, print_page, warn_to};
 use super::render::{self, printable};
 use super::restore::{Restore, progress};
@@ -58,12 +59,13 @@ pub(super) async fn run(
         let printed = if json { Ok(()) } else { print_plan(&mut text, plan) };
         if printed.is_ok() && !order.only_plan {
             // Before the step that writes, also where nobody waits for a buffer.
-            let _ = io::stdout().write_all(&text);
+            let _ = render::Output(io::stdout()).write_all(&text);
             text.clear();
         }
         *page.lock().unwrap_or_else(PoisonError::into_inner) = text;
     };
     let mut bench = Bench::prepare(settings, &arguments.given(), &cancel, &tell).await?;
+    bench.station.progress = watcher();
     let written = data_dir::write(&mut bench, order, cancel, &watch, &tell, &show).await?;
     out.write_all(&page.into_inner().unwrap_or_else(PoisonError::into_inner)).map_err(render::unprinted)?;
     if let Some(rehearsed) = &written.rehearsed {

@@ -14,6 +14,7 @@ use crate::base::codes::{self, Code};
 use crate::base::digest::{Hasher, Sha256};
 use crate::base::failure::Failure;
 use crate::base::ids::{Lineage, SnapshotId, compact};
+use crate::base::progress::Stage;
 use crate::base::units::human_bytes;
 use crate::escrow::seal::{Identities, OpenError};
 use crate::escrow::shape;
@@ -107,8 +108,10 @@ impl Ladder<'_> {
 
     pub(super) async fn load_file(&mut self, file: Arc<FileSnapshot>) -> StepResult {
         let (limit, copy) = (self.host.config.backup.image_limit, Arc::clone(&file));
+        let length = std::fs::metadata(&file.path).ok().map(|metadata| metadata.len());
+        let progress = self.host.progress.stage("reading", length);
         let loading = tokio::task::spawn_blocking(move || {
-            let loaded = load(&copy.path, copy.identities.as_deref(), limit)?;
+            let loaded = load(&copy.path, copy.identities.as_deref(), limit, progress)?;
             let inspection = loaded.image.mapped.inspect(&copy.keys);
             let version = loaded.image.mapped.contents().ok().and_then(|contents| contents.state().cluster_version.clone());
             Ok::<_, Failure>((loaded, inspection, version))
@@ -268,9 +271,9 @@ fn need(key: &KeyEntry) -> KeyNeed {
 }
 
 /// Reads a file into sealed memory: as it is, or opened with age and zstd.
-fn load(path: &Path, identities: Option<&Identities>, limit: u64) -> Result<Loaded, Failure> {
+fn load(path: &Path, identities: Option<&Identities>, limit: u64, progress: Stage) -> Result<Loaded, Failure> {
     let unreadable = |e: io::Error| Failure::because(&codes::INSPECT_UNREADABLE, path.display(), &e);
-    let mut source = Hashed { file: File::open(path).map_err(unreadable)?, hasher: Hasher::default() };
+    let mut source = Hashed { file: File::open(path).map_err(unreadable)?, hasher: Hasher::default(), progress };
     let copied = copy_opened(path, &mut source, identities, limit)?;
     // What follows the last byte that an opener wanted is part of the file, too.
     io::copy(&mut source, &mut io::sink()).map_err(unreadable)?;
@@ -344,12 +347,14 @@ fn copy_opened(path: &Path, source: &mut Hashed, identities: Option<&Identities>
 struct Hashed {
     file: File,
     hasher: Hasher,
+    progress: Stage,
 }
 
 impl Read for Hashed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.hasher.update(&buffer[..read]);
+        self.progress.advance(read as u64);
         Ok(read)
     }
 }

@@ -12,6 +12,7 @@ pub mod bench;
 pub mod data_dir;
 pub mod find;
 pub mod member;
+pub mod relayed;
 pub mod scratch;
 pub mod supervisor;
 pub mod up;

@@ -31,6 +31,10 @@ pub enum Frame {
     Err(String),
     /// For somebody who watches.
     Progress(String),
+    /// How far work has come.
+    Work { name: String, done: u64, total: Option<u64> },
+    /// No work is told of any more.
+    Rest,
     /// The cluster answers, and everything about it has been said.
     Up,
     /// It has ended, with this exit code.

@@ -1,7 +1,7 @@
 //! How restored clusters end: asked to, killed, interrupted half way.
 
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 use holdfast::sandbox::identity::ProcessIdentity;
 use rustix::process::{Pid, Signal, kill_process};
@@ -80,6 +80,41 @@ fn a_restore_that_is_interrupted_or_killed_while_it_climbs_leaves_nothing() {
         until("something is listed", || host.list().is_empty());
         host.scene.nothing_is_left();
     }
+}
+
+#[test]
+fn a_cluster_that_was_not_shown_to_anybody_is_torn_down() {
+    use std::io::{BufRead, BufReader, Write};
+    let host = Host::new();
+    let arguments = ["restore", source().first.id.as_str(), "--into", "scratch", "--to", "boot"];
+    // This test is the starter, who goes before it has shown anything; or who shows it, and goes then.
+    for shows in [false, true] {
+        let mut command = host.command(&arguments);
+        command.env("HOLDFAST_STARTED_BY", std::process::id().to_string());
+        let mut supervisor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (mut input, output) = (supervisor.stdin.take().unwrap(), supervisor.stdout.take().unwrap());
+        let mut frames = BufReader::new(output).lines().map(Result::unwrap);
+        assert!(frames.any(|frame| frame == "\"up\""), "it is up");
+        assert_eq!(host.list()[0]["state"], "up");
+        if shows {
+            input.write_all(b".").unwrap();
+        }
+        drop(input);
+        if shows {
+            assert_eq!(host.list()[0]["state"], "up", "it stays");
+            host.run(&["scratch", "down"], 0);
+            assert_eq!(supervisor.wait().unwrap().code(), Some(0));
+        } else {
+            assert!(frames.any(|frame| frame == "{\"done\":130}"));
+            assert_eq!(supervisor.wait().unwrap().code(), Some(130));
+        }
+        host.scene.nothing_is_left();
+        assert_eq!(host.list(), Vec::<Value>::new());
+    }
+    // A variable that was merely inherited makes nobody a supervisor.
+    let mut command = host.command(&["restore", "20990101", "--into", "scratch"]);
+    let output = command.env("HOLDFAST_STARTED_BY", "1").output().unwrap();
+    assert!(super::text(&output.stderr).starts_with("error: 20990101"), "{}", super::text(&output.stderr));
 }
 
 #[test]

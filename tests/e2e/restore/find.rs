@@ -59,6 +59,37 @@ fn what_the_store_alone_tells_is_believed_only_signed() {
 }
 
 #[test]
+fn identities_may_be_brought_for_one_restore_and_without_any_there_is_none() {
+    let host = Host::new();
+    let identities: Vec<_> =
+        ["snapshots", "escrow"].iter().map(|store| host.scene.identity(store).display().to_string()).collect();
+    without(&host, "identity_file");
+    let id = source().second.id.as_str();
+    let error = host.refuses(&["restore", id, "--into", "scratch"], 3, "config.section-missing");
+    assert_eq!(error["object"], "snapshots.identity_file");
+    let mut brought = vec!["--to", "boot"];
+    brought.extend(identities.iter().flat_map(|path| ["--identity", path.as_str()]));
+    let up = host.raise(id, &brought);
+    assert_eq!(up.document["report"]["decryption"]["opened"].as_u64(), Some(source().secrets as u64 + 1));
+    host.run(&["scratch", "down"], 0);
+}
+
+#[test]
+fn a_small_file_that_opens_to_more_than_the_limit_for_memory_is_refused() {
+    let host = Host::new();
+    let config = host.config();
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}\n[backup]\nimage_limit = \"1MiB\"\n")).unwrap();
+    let file = host.scene.root.path().join("etcd.db.zst");
+    fs::write(&file, zstd::encode_all(&vec![0; 4 << 20][..], 3).unwrap()).unwrap();
+    assert!(fs::metadata(&file).unwrap().len() < 4096);
+    let document = host.json(&["restore", "--into", "scratch", "--from", file.to_str().unwrap()], 2);
+    let failure = &document["report"]["failures"][0];
+    assert_eq!((&failure["step"], &failure["code"]), (&"fetch-image".into(), &"backup.image.too-large".into()), "{failure}");
+    host.scene.nothing_is_left();
+}
+
+#[test]
 fn a_restore_is_on_record_as_a_rehearsal_is() {
     let host = Host::new();
     let up = host.raise(source().first.id.as_str(), &["--to", "boot"]);
