@@ -23,7 +23,7 @@ use crate::rehearsal::target::Target;
 use crate::rehearsal::write::{KeysShown, MemberOrder, Planner, Seen};
 use crate::rehearsal::{self, RehearsalHost, Rehearsed, Request};
 use crate::runbook::desk::NOBODY;
-use crate::runbook::journal::Event;
+use crate::runbook::journal::{Event, RESTORE};
 use crate::sandbox::{Found, tools};
 use crate::station::rehearsal::MEMBER_RUNBOOK_ID;
 
@@ -149,7 +149,7 @@ pub async fn write(
     let host = bench.host();
     let mut desk = Desk { host: &host, bench, order, target, show, plan: None };
     let people = &NOBODY;
-    let request = Request { until: Rung::Open, trigger: "person", runbook, cancel, people, incident: None, watch };
+    let request = Request { until: Rung::Open, trigger: RESTORE, runbook, cancel, people, incident: None, watch };
     let journal = Arc::clone(&bench.journal);
     let rehearsed = rehearsal::write_member(&host, &bench.subject, journal, &request, needs_keys, &mut desk).await?;
     let plan = desk.plan;

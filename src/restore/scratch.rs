@@ -13,7 +13,7 @@ use crate::base::failure::Failure;
 use crate::record::Rung;
 use crate::rehearsal::{self, Rehearsed, Request, Standing};
 use crate::runbook::desk::NOBODY;
-use crate::runbook::journal::Event;
+use crate::runbook::journal::{Event, RESTORE};
 use crate::station::rehearsal::{RUNBOOK_ID, write_reports};
 
 /// What came of it.
@@ -44,7 +44,7 @@ pub async fn raise(
     let runbook = bench.station.runbook(RUNBOOK_ID)?;
     // Whoever restores is at work already: nobody is asked.
     let people = &NOBODY;
-    let request = Request { until, trigger: "person", runbook: &runbook, cancel, people, incident: None, watch };
+    let request = Request { until, trigger: RESTORE, runbook: &runbook, cancel, people, incident: None, watch };
     let host = bench.host();
     let (rehearsed, standing) = rehearsal::raise(&host, &bench.subject, Arc::clone(&bench.journal), &request).await?;
     let page = keep_report(bench, &rehearsed, tell);

@@ -37,6 +37,10 @@ pub trait Journal: Debug + Send + Sync {
     fn runs(&self) -> Result<Vec<RunHead>, Failure>;
 }
 
+/// The trigger of a run that restores for somebody who needs the data: it is
+/// begun anew rather than gone on with, and `scratch list` shows it while it is up.
+pub const RESTORE: &str = "restore";
+
 /// What a run is about, written once before its first event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunHead {
@@ -49,7 +53,7 @@ pub struct RunHead {
     pub cluster: ClusterName,
     /// The snapshot asked for.
     pub snapshot: SnapshotId,
-    /// `person`, `timer` or `demo`.
+    /// `person`, `timer`, `demo` or [`RESTORE`].
     pub trigger: String,
     pub host: Principal,
     /// Name and version of the program.

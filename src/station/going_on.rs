@@ -16,7 +16,7 @@ use crate::ledger::{Outbox, Place};
 use crate::record::layout::Layout;
 use crate::record::manifest::RecordRef;
 use crate::rehearsal::rehearse::is_finished;
-use crate::runbook::journal::{Journal, RunHead};
+use crate::runbook::journal::{Journal, RESTORE, RunHead};
 
 /// A run that this command may go on with.
 pub(super) struct GoingOn {
@@ -74,7 +74,9 @@ impl Station {
         tell: &(dyn Fn(&Told<'_>) + Send + Sync),
     ) -> Result<(), Failure> {
         // One that asks people may be waiting for them: `runbook list` shows it.
-        let Some(newest) = journal.runs()?.into_iter().next().filter(|head| !head.attended) else { return Ok(()) };
+        // A restore may be up: `scratch list` does.
+        let goes_on = |head: &RunHead| !head.attended && head.trigger != RESTORE;
+        let Some(newest) = journal.runs()?.into_iter().next().filter(goes_on) else { return Ok(()) };
         if !is_finished(&journal.events(&newest.run)?) {
             tell(&Told::CutOff(&newest.run));
         } else if current.stale.is_none()

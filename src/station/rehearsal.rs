@@ -84,6 +84,9 @@ impl Station {
         tell: &(dyn Fn(&Told<'_>) + Send + Sync),
         patience: &Patience<'_>,
     ) -> Result<(Rehearsed, PathBuf), Failure> {
+        // Who has no identities is on the wrong host, whatever its key may sign.
+        let snapshot_identity = identity(self.config.snapshots.identity_file.as_deref(), "snapshots.identity_file")?;
+        let escrow_identity = identity(self.config.escrow.identity_file.as_deref(), "escrow.identity_file")?;
         let (signer, outbox, allowed) = (self.signer_of(&SIGNED_HERE)?, self.outbox()?, self.allowed_signers()?);
         let waiting = async {
             // A run that asks people may wait for days, and nothing waits for it.
@@ -112,8 +115,8 @@ impl Station {
             config: &self.config,
             stores: &self.stores,
             allowed: &allowed,
-            snapshot_identity: Some(identity(self.config.snapshots.identity_file.as_deref(), "snapshots.identity_file")?),
-            escrow_identity: Some(identity(self.config.escrow.identity_file.as_deref(), "escrow.identity_file")?),
+            snapshot_identity: Some(snapshot_identity),
+            escrow_identity: Some(escrow_identity),
             signing: Some(Signing { signer: &signer, outbox: &outbox }),
             places: &places,
             clock: self.clock.clone(),
