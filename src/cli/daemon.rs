@@ -29,14 +29,13 @@ pub async fn run(config: &Path) -> Result<Exit, Failure> {
     };
     let (orders, received) = mpsc::channel(PENDING);
     let relay = async {
-        loop {
-            // A queue that is full holds the same orders already.
-            let _ = orders.try_send(signals.next().await);
-        }
+        // While the queue is full, signals wait where they are: none is lost.
+        while orders.send(signals.next().await).await.is_ok() {}
+        std::future::pending().await
     };
     tokio::select! {
         stop = opened.run(received, Notifier::of_environment()) => stop.map(exit),
-        () = relay => Ok(Exit::CouldNotRun),
+        exit = relay => exit,
     }
 }
 

@@ -112,17 +112,10 @@ impl Daemon {
         let clock = Arc::clone(&self.station.clock);
         let config = self.config.display().to_string();
         let pulse = Pulse::new(clock.uptime());
-        DaemonReady {
-            version: env!("CARGO_PKG_VERSION"),
-            listen: address,
-            config: &config,
-            cluster: self.station.config.cluster.as_str(),
-            host: self.station.config.host.name.as_str(),
-            at: clock.now(),
-        }
-        .emit(&self.metrics);
         let served = http::Served { metrics: Arc::clone(&self.metrics), pulse: Arc::clone(&pulse), clock: Arc::clone(&clock) };
-        let supervisor = Supervisor {
+        let (cluster, host) = (self.station.config.cluster.to_string(), self.station.config.host.name.to_string());
+        let metrics = Arc::clone(&self.metrics);
+        let mut supervisor = Supervisor {
             work: Arc::new(Hands::new(self.config, self.station)),
             plan: self.plan,
             state: self.state,
@@ -133,6 +126,17 @@ impl Daemon {
             orders,
             config,
         };
+        // What was known before is on the pages before anybody hears of them.
+        supervisor.enter_plan();
+        DaemonReady {
+            version: env!("CARGO_PKG_VERSION"),
+            listen: address,
+            config: &supervisor.config,
+            cluster: &cluster,
+            host: &host,
+            at: supervisor.clock.now(),
+        }
+        .emit(&metrics);
         let over = CancellationToken::new();
         let closing = over.clone();
         let serving =

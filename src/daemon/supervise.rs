@@ -317,8 +317,8 @@ impl<W: Work> Supervisor<W> {
         self.notifier.stopping(&self.status(moment));
     }
 
-    /// What is on the schedule is known, and what is no more is not shown.
-    fn enter_plan(&mut self) {
+    /// What is on the schedule is known and shown, and what is no more is not.
+    pub fn enter_plan(&mut self) {
         let now = self.clock.now();
         for job in Job::ALL {
             let is_planned = self.plan.lines.iter().any(|line| line.job == job);
