@@ -13,9 +13,9 @@ use crate::record::Rung;
 use crate::record::receipt::Receipt;
 use crate::station::Station;
 
-/// Well below the deadline of a check: those that need the ledger answer from
-/// what this host last saw of it when it hangs.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Checks that need the ledger answer from what this host last saw of it when it
+/// hangs, and have time left for a store that takes its own.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Plain facts of the catalog: its connection is no thing for many tasks.
 #[derive(Debug, Default)]

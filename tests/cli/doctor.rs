@@ -9,23 +9,33 @@ use crate::transcript::{Run, recorded};
 /// What the machine decides and not the host's files: findings about these.
 const OF_THE_MACHINE: [&str; 4] = ["clock:", "memory:", "locked memory:", "fence:"];
 
-/// The answer without what differs from machine to machine.
+/// The answer without what differs from machine to machine: what is of the
+/// machine is left out, and a text with a path is one line, wherever it broke.
 fn without_the_machine(run: &Run) -> String {
-    let mut kept = String::new();
-    let mut keep = true;
+    let mut blocks: Vec<Vec<&str>> = Vec::new();
     for line in run.stdout.lines() {
-        let begins = line.starts_with("  ") && !line.starts_with("   ");
-        if begins || !line.starts_with(' ') {
-            let object = line.get(11..).unwrap_or_default();
-            keep = !begins || !OF_THE_MACHINE.iter().any(|of| object.starts_with(of));
-        }
-        // The last line counts what was left out, too.
-        if keep && !line.contains(" of cluster ") {
-            kept.push_str(line);
-            kept.push('\n');
+        match blocks.last_mut() {
+            // A path that is wider than its column has a line for itself.
+            Some(block) if line.starts_with("    ") || line.starts_with("  [ROOT]") => block.push(line),
+            _ => blocks.push(vec![line]),
         }
     }
-    kept
+    let of_the_machine = |block: &[&str]| {
+        let object = block[0].get(11..).unwrap_or_default();
+        // The last line counts what is left out, too.
+        OF_THE_MACHINE.iter().any(|of| object.starts_with(of)) || block[0].contains(" of cluster ")
+    };
+    let kept = blocks.iter().filter(|block| !of_the_machine(block));
+    kept.map(|block| if block.concat().contains("[ROOT]") { joined(block) } else { block.join("\n") + "\n" }).collect()
+}
+
+/// A finding with its text in one line.
+fn joined(block: &[&str]) -> String {
+    let is_label = |line: &&&str| line.trim_start().starts_with("code: ");
+    let labels = block.iter().position(|line| is_label(&line)).unwrap_or(block.len());
+    let words: Vec<&str> = block[..labels].iter().flat_map(|line| line.split_whitespace()).collect();
+    let rest: String = block[labels..].iter().map(|line| format!("{line}\n")).collect();
+    format!("  {:<9}{}\n{rest}", words[0], words[1..].join(" "))
 }
 
 #[test]
