@@ -168,8 +168,12 @@ impl Draft<'_> {
             true => (data.join("member"), self.target.path.join("member")),
             false => (data, self.target.path.clone()),
         };
-        // Refused where something has taken the place meanwhile.
-        rustix::fs::renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE).map_err(|e| failed(e.into()))?;
+        // Refused where something has taken the place meanwhile. Some network file
+        // systems do not know the flag; there at most an empty directory is replaced.
+        match rustix::fs::renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::rename(&from, &to).map_err(failed)?,
+            renamed => renamed.map_err(|e| failed(e.into()))?,
+        }
         let holder = to.parent().unwrap_or(Path::new("/"));
         File::open(holder).and_then(|holder| holder.sync_all()).map_err(failed)
     }

@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{CWD, RenameFlags};
-
 use crate::base::codes;
 use crate::base::failure::Failure;
 use crate::base::secret::Secret;
@@ -53,6 +51,8 @@ pub struct MemberOrder {
 pub struct Seen<'l> {
     pub manifest: &'l Manifest,
     pub keys: KeysShown<'l>,
+    /// Has somebody written down in which order the source tried its keys?
+    pub is_order_known: bool,
 }
 
 /// What is known of the keys.
@@ -104,7 +104,7 @@ pub async fn write_member(
     let outcome = match driver.drive_to(&mut ladder, &|step, _| step.id == STEP).await? {
         Some(outcome) => outcome,
         None => {
-            let seen = Seen { manifest: ladder.manifest()?, keys: ladder.keys_shown() };
+            let seen = Seen { manifest: ladder.manifest()?, keys: ladder.keys_shown(), is_order_known: ladder.shape().is_some() };
             match planner.plan(&seen).await {
                 Ok(None) => return Ok(None),
                 // The step says what was refused, and the run ends in order.
@@ -217,17 +217,12 @@ impl Clear {
         name.push(".new");
         let beside = path.with_file_name(name);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside).map_err(|e| failed(&e))?;
-        let written = file
-            .write_all(text.expose().as_bytes())
-            .and_then(|()| file.sync_all())
-            .and_then(|()| rustix::fs::renameat_with(CWD, &beside, CWD, path, RenameFlags::NOREPLACE).map_err(io::Error::from));
-        match written {
-            Ok(()) => Ok(Self { path: path.to_owned(), is_kept: false }),
-            Err(error) => {
-                let _ = std::fs::remove_file(&beside);
-                Err(failed(&error))
-            }
-        }
+        let written = file.write_all(text.expose().as_bytes()).and_then(|()| file.sync_all());
+        // A second name is refused where there is one already, on every file system.
+        let named = written.and_then(|()| std::fs::hard_link(&beside, path));
+        let _ = std::fs::remove_file(&beside);
+        named.map_err(|e| failed(&e))?;
+        Ok(Self { path: path.to_owned(), is_kept: false })
     }
 
     fn keep(mut self) {

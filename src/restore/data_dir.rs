@@ -17,7 +17,7 @@ use crate::base::failure::Failure;
 use crate::base::units::{count, human_bytes};
 use crate::catalog::Proven;
 use crate::record::Rung;
-use crate::record::manifest::Manifest;
+use crate::record::manifest::{Manifest, Quality};
 use crate::rehearsal::member::{ETCDUTL, wanted_versions};
 use crate::rehearsal::target::Target;
 use crate::rehearsal::write::{KeysShown, MemberOrder, Planner, Seen};
@@ -182,6 +182,11 @@ impl Planner for Desk<'_> {
         }
         let token = self.order.token.clone().unwrap_or_else(|| format!("restore-{}", self.host.entropy.hex(32)));
         let mut checks = checks(manifest, seen.keys);
+        if self.order.encryption_config.is_some() && !seen.is_order_known && !manifest.keys.is_empty() {
+            let said =
+                "the order of the source's keys is not known: see which key stands first before an API server writes with it";
+            checks.push(warning(said.to_owned()));
+        }
         checks.push(good(format!("{} are free there, {} are needed", human_bytes(free), human_bytes(needed))));
         checks.extend(
             self.target
@@ -285,6 +290,10 @@ fn checks(manifest: &Manifest, keys: KeysShown<'_>) -> Vec<Check> {
         (true, false) => warning("digest and structure are whole; nobody signed for this file".to_owned()),
         (false, false) => good("signature, digest, structure and counts are right".to_owned()),
     });
+    let quality = manifest.quality;
+    if quality != Quality::Good && !is_doubted("trailer-missing") {
+        all.push(warning(format!("its quality is {}: holdfast show says why", quality.as_str())));
+    }
     all.push(match keys {
         KeysShown::Right(0) => good("nothing in it is encrypted at rest".to_owned()),
         KeysShown::Right(opened) => good(format!("{} opened with the keys at hand", count(opened, "encrypted object"))),

@@ -357,6 +357,20 @@ fn keys_are_written_in_clear_only_where_that_was_asked_for_and_all_are_there() {
         assert!(!text(&output.stdout).contains(&secret) && !text(&output.stderr).contains(&secret));
     }
     fs::remove_dir_all(&path).unwrap();
+    host.refuses(&arguments(&path, &more), 2, "restore.target");
+    fs::remove_file(&keys).unwrap();
+
+    // Only the ledger knows the order: without it the file is as good, and who takes it is told.
+    let ledger = host.scene.store(&host.scene.config.ledger.store);
+    fs::rename(&ledger, ledger.with_extension("away")).unwrap();
+    let state = host.scene.root.path().join("state-away");
+    let _ = fs::rename(&host.scene.config.host.state_dir, &state);
+    let document = host.json(&arguments(&path, &more), 0);
+    assert!(document["plan"]["checks"].to_string().contains("order of the source's keys is not known"), "{document:#}");
+    let unordered = EncryptionConfig::parse(&fs::read(&keys).unwrap()).unwrap();
+    assert_eq!(unordered.keys().len(), 3, "both keys for Secrets, and the widget's");
+    fs::rename(ledger.with_extension("away"), &ledger).unwrap();
+    fs::remove_dir_all(&path).unwrap();
     fs::remove_file(&keys).unwrap();
 
     // A key that escrow lacks: with the file nothing, without it a directory and a bad answer.
