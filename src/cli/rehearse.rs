@@ -76,7 +76,7 @@ pub async fn run(
 ) -> Result<Exit, Failure> {
     let asked =
         Asked { snapshot: &arguments.id, until: arguments.to.into(), trigger: "person", resume: arguments.resume.as_ref() };
-    let steps = Steps { progress: station.progress.clone(), at_work: Mutex::default() };
+    let steps = Steps::new(station.progress.clone());
     let watch = |event: &Event| {
         steps.follow(event);
         show_event(event, json);
@@ -111,13 +111,17 @@ fn tell(told: &Told<'_>, json: bool) {
 }
 
 /// The step that is at work, for whoever watches.
-struct Steps {
+pub(super) struct Steps {
     progress: Arc<dyn Progress>,
     at_work: Mutex<Option<Stage>>,
 }
 
 impl Steps {
-    fn follow(&self, event: &Event) {
+    pub fn new(progress: Arc<dyn Progress>) -> Self {
+        Self { progress, at_work: Mutex::default() }
+    }
+
+    pub fn follow(&self, event: &Event) {
         let stage = match &event.entry {
             Entry::Started { step, .. } => Some(self.progress.stage(step, None)),
             _ => None,

@@ -9,13 +9,14 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::progress::watcher;
-use super::rehearse::{line_of, print_answer, print_page, warn_to};
+use super::rehearse::{Steps, line_of, print_answer, print_page, warn_to};
 use super::render;
 use super::restore_member;
 use super::scratch::{End, Place, print_access};
 use crate::base::codes;
 use crate::base::exit::Exit;
 use crate::base::failure::Failure;
+use crate::base::progress::Progress;
 use crate::record::Rung;
 use crate::report::json as report_json;
 use crate::restore::Told;
@@ -326,7 +327,10 @@ async fn keep(
 ) -> Result<Exit, Failure> {
     let settings = configuration(config, arguments.place.scratch_dir.as_deref())?;
     let (err, show, json) = (&screen.err, screen.watch, screen.json);
+    let work: Arc<dyn Progress> = if tie.is_some() { relayed() } else { watcher() };
+    let steps = Steps::new(Arc::clone(&work));
     let watch = |event: &Event| {
+        steps.follow(event);
         if let Some(line) = line_of(event) {
             show(&line, json);
         }
@@ -340,10 +344,9 @@ async fn keep(
         };
     };
     let until = arguments.scratch.to.unwrap_or(RungArgument::Serve).into();
-    let is_watched_elsewhere = tie.is_some();
     let raising = async {
         let mut bench = Bench::prepare(settings, &arguments.given(), &cancel, &tell).await?;
-        bench.station.progress = if is_watched_elsewhere { relayed() } else { watcher() };
+        bench.station.progress = work;
         raise(&bench, until, cancel.clone(), &watch, &tell).await
     };
     tokio::pin!(raising);

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::layout::{behind, parts_behind};
 use super::progress::watcher;
-use super::rehearse::{line_of, print_answer, print_page, warn_to};
+use super::rehearse::{Steps, line_of, print_answer, print_page, warn_to};
 use super::render::{self, printable};
 use super::restore::{Restore, progress};
 use super::scratch::line;
@@ -40,7 +40,9 @@ pub(super) async fn run(
     // What can be refused without a snapshot is refused before one is looked for.
     data_dir::look(order)?;
     let settings = configuration(config, arguments.place.scratch_dir.as_deref())?;
+    let steps = Steps::new(watcher());
     let watch = |event: &Event| {
+        steps.follow(event);
         if let Some(line) = line_of(event) {
             progress(&line, json);
         }

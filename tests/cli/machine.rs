@@ -64,7 +64,7 @@ fn cases(site: &Site) -> BTreeMap<&'static str, Case> {
         ("demo", case(Good::Elsewhere("tests/e2e/demo/interrupted.rs: is_event"), bad(&["demo"], 2), "tool.missing")),
         (
             "doctor",
-            case(Good::Elsewhere("src/cli/doctor.rs: findings"), bad(&["doctor", "--config", nowhere], 3), "config.unreadable"),
+            case(Good::Document(call(TAKER, &["doctor"], 1)), bad(&["doctor", "--config", nowhere], 3), "config.unreadable"),
         ),
         (
             "inspect",

@@ -115,6 +115,13 @@ impl Terminal {
         self
     }
 
+    /// As the terminal does for a key: to the program, not to who started it.
+    fn interrupt(&self) {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let pid: i32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::INT).unwrap();
+    }
+
     /// Waits for the end; gives all that was shown, and the exit code.
     fn ends(mut self) -> (String, Option<i32>) {
         while let Ok(piece) = self.shown.recv_timeout(LIMIT) {
@@ -224,16 +231,29 @@ fn a_dumb_terminal_json_and_a_pipe_show_no_bar() {
 }
 
 #[test]
+fn a_restore_in_a_process_of_its_own_shows_its_bar_here() {
+    let site = Site::with_snapshots();
+    let bucket = SlowBucket::of(&site);
+    bucket.serves(&site);
+    let mut terminal = Terminal::of(&site, 80, "restore --into scratch --to boot", &[]);
+    terminal.shows(BAR).shows(r"/s, \d+ s left");
+    // Before a program of this machine would be started.
+    terminal.interrupt();
+    let (text, exit) = terminal.ends();
+    assert_eq!(exit, Some(130), "{text}");
+    let left = lines_left(&text);
+    assert!(!left.iter().any(|line| line.contains("fetching")), "{left:#?}");
+    assert!(left.iter().any(|line| line.starts_with("  ok      tear-down ")), "{left:#?}");
+}
+
+#[test]
 fn an_interrupted_command_takes_its_bar_away() {
     let site = Site::with_snapshots();
     let bucket = SlowBucket::of(&site);
     bucket.serves(&site);
     let mut terminal = Terminal::of(&site, 80, "verify", &[]);
     terminal.shows(BAR);
-    // As the terminal does for a key: to the program, not to who started it.
-    let children = format!("/proc/{0}/task/{0}/children", terminal.child.id());
-    let pid: i32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
-    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::INT).unwrap();
+    terminal.interrupt();
     let (text, exit) = terminal.ends();
     assert_eq!(exit, Some(130), "{text}");
     let left = lines_left(&text);
