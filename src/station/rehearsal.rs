@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::going_on::GoingOn;
 use super::lock::{self, NamedLock, Patience};
-use super::{Station, people};
+use super::{Current, Station, people};
 use crate::base::codes;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
@@ -88,17 +88,9 @@ impl Station {
         let snapshot_identity = identity(self.config.snapshots.identity_file.as_deref(), "snapshots.identity_file")?;
         let escrow_identity = identity(self.config.escrow.identity_file.as_deref(), "escrow.identity_file")?;
         let (signer, outbox, allowed) = (self.signer_of(&SIGNED_HERE)?, self.outbox()?, self.allowed_signers()?);
-        let waiting = async {
-            // A run that asks people may wait for days, and nothing waits for it.
-            let alone: Option<NamedLock> = match climb.desk {
-                Some(_) => None,
-                None => Some(lock::of_job(self.state_dir(), Job::Rehearsal, patience).await?),
-            };
-            Ok::<_, Failure>((alone, self.current_catalog().await?))
-        };
         // Nothing has begun that would have to be torn down.
         let (_alone, current) = tokio::select! {
-            ready = waiting => ready?,
+            ready = self.wait_for_turn(climb, patience) => ready?,
             () = cancel.cancelled() => return Err(Failure::new(&codes::INTERRUPTED, "holdfast", "interrupted")),
         };
         if let Some(failure) = &current.stale {
@@ -148,6 +140,16 @@ impl Station {
             rehearsed.warnings.push(failure);
         }
         Ok((rehearsed, page))
+    }
+
+    /// Waits until no other process of this host rehearses, and reads what there is.
+    async fn wait_for_turn(&self, climb: &Climb<'_>, patience: &Patience<'_>) -> Result<(Option<NamedLock>, Current), Failure> {
+        // A run that asks people may wait for days, and nothing waits for it.
+        let alone = match climb.desk {
+            Some(_) => None,
+            None => Some(lock::of_job(self.state_dir(), Job::Rehearsal, patience).await?),
+        };
+        Ok((alone, self.current_catalog().await?))
     }
 }
 
