@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ impl State {
     pub fn read(folder: &Path) -> (Self, Option<Failure>) {
         let path = folder.join(FILE);
         let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
+        let read = open_file(&path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
         let senseless = |cause: &dyn std::fmt::Display| {
             let failure = Failure::new(&codes::STATE_UNUSABLE, path.display(), cause);
             (Self::default(), Some(failure.next("nothing: the daemon begins anew, and does at worst a job once more")))
@@ -85,6 +86,14 @@ impl State {
         // The new name is on the disk, too.
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
     }
+}
+
+/// Opens a file, and nothing that somebody put in its place: the other end of a
+/// pipe would be waited for.
+fn open_file(path: &Path) -> io::Result<File> {
+    let at_once = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = File::options().read(true).custom_flags(at_once).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
 impl JobState {
@@ -128,6 +137,14 @@ mod tests {
         let (state, told) = State::read(folder.path());
         assert!(state == sample() && told.is_none(), "{state:?} {told:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join(FILE), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        let (state, told) = State::read(folder.path());
+        assert_eq!((state, told.unwrap().code().name), (State::default(), "state.unusable"));
     }
 
     #[test]

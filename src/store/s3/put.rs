@@ -67,6 +67,8 @@ impl Bucket {
                 Ok(Placed { version_id: version(output.version_id()), watch })
             }
             Err(trouble) if trouble.kind == ErrorKind::Exists && watch.lost() => Ok(Placed { version_id: None, watch }),
+            // What is put cannot be missing: this is no S3 server, or not this bucket's.
+            Err(trouble) if trouble.kind == ErrorKind::NotFound => Err(Trouble { kind: ErrorKind::Broken, ..trouble }),
             Err(trouble) => Err(trouble),
         }
     }

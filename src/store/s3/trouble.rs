@@ -50,7 +50,9 @@ impl Trouble {
     fn answered(status: u16, code: Option<&str>, message: Option<&str>) -> Self {
         let (kind, text, next) = known(code.unwrap_or_default()).unwrap_or_else(|| by_status(status));
         let name = code.map_or_else(|| format!("status {status}"), printable);
-        let cause = match (text, message.filter(|message| !message.trim().is_empty())) {
+        // A server may tell us what we sent: who signed it, and the signature.
+        let told = message.filter(|message| !message.trim().is_empty() && !repeats_the_credential(message));
+        let cause = match (text, told) {
             ("", Some(message)) => format!("{name}: {}", printable(message)),
             ("", None) => name,
             (text, _) => format!("{text} ({name})"),
@@ -139,6 +141,10 @@ pub(super) fn printable(text: &str) -> String {
     shown.take(LONGEST_TEXT).collect()
 }
 
+fn repeats_the_credential(message: &str) -> bool {
+    ["AWS4-HMAC", "Credential=", "Signature=", "Authorization"].iter().any(|mark| message.contains(mark))
+}
+
 type Known = (ErrorKind, &'static str, &'static str);
 
 /// What S3's codes mean. An empty text leaves the word to the server.
@@ -223,10 +229,12 @@ mod tests {
             (502, None, None, ErrorKind::Transient, "status 502"),
             (409, Some("ConditionalRequestConflict"), None, ErrorKind::Transient, "ConditionalRequestConflict"),
             (418, Some("Teapot"), Some("\u{1b}[31m short"), ErrorKind::Broken, "Teapot:  [31m short"),
+            (418, Some("Teapot"), Some("got AWS4-HMAC-SHA256 Credential=KEY/x, Signature=ab"), ErrorKind::Broken, "Teapot"),
         ] {
             let trouble = Trouble::answered(status, code, message);
             assert_eq!(trouble.kind, kind, "{status} {code:?}");
             assert!(trouble.cause.to_string().starts_with(cause), "{}", trouble.cause);
+            assert!(!trouble.cause.to_string().contains("KEY"), "{}", trouble.cause);
         }
         let long = Trouble::answered(400, Some("Odd"), Some(&"x".repeat(5000)));
         assert!(long.cause.to_string().len() < 300);
