@@ -19,10 +19,10 @@ use hosts::{Daemon, Hosts, until};
 use metrics::Metrics;
 use site::{CONTROL_PLANE, REHEARSAL, Site};
 
-const SNAPSHOT_SUCCESS: &str = "holdfast_job_last_success_timestamp_seconds{job=\"snapshot\"}";
-const SNAPSHOT_FAILURES: &str = "holdfast_job_consecutive_failures{job=\"snapshot\"}";
-const REHEARSAL_SUCCESS: &str = "holdfast_job_last_success_timestamp_seconds{job=\"rehearsal\"}";
-const REHEARSAL_FAILURES: &str = "holdfast_job_consecutive_failures{job=\"rehearsal\"}";
+const SNAPSHOT_SUCCESS: &str = "holdfast_job_last_success_timestamp_seconds{kind=\"snapshot\"}";
+const SNAPSHOT_FAILURES: &str = "holdfast_job_consecutive_failures{kind=\"snapshot\"}";
+const REHEARSAL_SUCCESS: &str = "holdfast_job_last_success_timestamp_seconds{kind=\"rehearsal\"}";
+const REHEARSAL_FAILURES: &str = "holdfast_job_consecutive_failures{kind=\"rehearsal\"}";
 const PROVEN: &str = "holdfast_last_proven_restore_timestamp_seconds{rung=\"serve\"}";
 const NEWEST_GOOD: &str = "holdfast_newest_good_snapshot_timestamp_seconds";
 const GOOD: &str = "holdfast_snapshots{quality=\"good\"}";
