@@ -54,6 +54,14 @@ pub fn human_duration(duration: Duration) -> String {
     }
 }
 
+/// A duration as people say it: `30 min`, not `30 min 0 s`.
+#[must_use]
+pub fn round_duration(duration: Duration) -> String {
+    let text = human_duration(duration);
+    let round = [" 0 s", " 0 min", " 0 h"].iter().find_map(|rest| text.strip_suffix(rest));
+    round.map_or_else(|| text.clone(), str::to_owned)
+}
+
 /// `1 object`, `2 keys`, `3 processes`, `4 entries`: counts that read as sentences.
 #[must_use]
 pub fn count(n: u64, noun: &str) -> String {
@@ -106,5 +114,7 @@ mod tests {
         assert_eq!(human_bytes(7), "7 B");
         assert_eq!(human_duration(Duration::from_millis(4_230)), "4.2 s");
         assert_eq!(human_duration(Duration::from_secs(187)), "3 min 7 s");
+        assert_eq!(round_duration(Duration::from_secs(180)), "3 min");
+        assert_eq!(round_duration(Duration::from_secs(187)), "3 min 7 s");
     }
 }

@@ -42,6 +42,11 @@ pub enum Command {
         #[arg(default_value = "latest")]
         id: String,
     },
+    /// Restore step by step with the people who take part, and count their time.
+    Runbook {
+        #[command(subcommand)]
+        command: super::runbook::RunbookCommand,
+    },
     /// Restore for somebody who needs the data: a cluster that stays up, or a data directory.
     ///
     /// With `--into scratch` it climbs as `rehearse` does and leaves the cluster

@@ -12,6 +12,7 @@ mod columns;
 pub mod completions;
 pub mod daemon;
 pub mod demo;
+mod desk;
 pub mod doctor;
 pub mod inspect;
 mod inspect_page;
@@ -25,6 +26,8 @@ pub mod report;
 pub mod report_page;
 pub mod restore;
 mod restore_member;
+pub mod runbook;
+mod runbook_page;
 pub mod scratch;
 pub mod show;
 pub mod snapshot;
@@ -153,6 +156,8 @@ async fn dispatch(arguments: Arguments, cancel: CancellationToken) -> Result<Exi
             let arguments = rehearse::Rehearse { id, to: rehearse::RungArgument::Open, resume: None };
             rehearse::run(&station(&config)?, &arguments, json, out, cancel.clone()).await
         }
+        // As a rehearsal; while a person is waited for, the run is left open.
+        Command::Runbook { command } => runbook::run(&station(&config)?, &config, command, json, out, cancel.clone()).await,
         // Cancelled by hand, too: what is up is torn down.
         Command::Restore(arguments) => restore::run(&config, &arguments, json, out, cancel.clone()).await,
         Command::Scratch { command } => unless(&cancel, scratch::run(&config, command, json, out)).await,

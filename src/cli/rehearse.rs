@@ -15,10 +15,11 @@ use crate::base::exit::Exit;
 use crate::base::failure::Failure;
 use crate::base::ids::RunId;
 use crate::base::progress::{Progress, Stage};
-use crate::base::units::human_duration;
+use crate::base::units::{count, human_duration};
 use crate::record::Rung;
 use crate::rehearsal::Rehearsed;
 use crate::report::json;
+use crate::report::model::{Report, RtoParts};
 use crate::runbook::journal::{Entry, Event, Word};
 use crate::station::Station;
 use crate::station::lock::Patience;
@@ -85,14 +86,19 @@ pub async fn run(
     let holder = |holder| waiting::note("rehearses", holder, json);
     let patience = Patience { limit: waiting::LIMIT, tell: &holder };
     let (rehearsed, page) = station.rehearse(&asked, cancel, &watch, &told, &patience).await?;
-    warn(&rehearsed, json)?;
-    let printed = if json { print_json(out, &rehearsed) } else { print(out, &rehearsed, &page) };
+    answer(out, &rehearsed, &page, json)
+}
+
+/// Prints how a run ended, and gives its exit code.
+pub(super) fn answer(out: &mut dyn Write, rehearsed: &Rehearsed, page: &Path, json: bool) -> Result<Exit, Failure> {
+    warn(rehearsed, json)?;
+    let printed = if json { print_json(out, rehearsed) } else { print(out, rehearsed, page) };
     printed.map_err(render::unprinted)?;
     Ok(rehearsed.exit())
 }
 
 /// What is worth knowing before the first step.
-fn tell(told: &Told<'_>, json: bool) {
+pub(super) fn tell(told: &Told<'_>, json: bool) {
     let err = &mut render::Output(io::stderr());
     // A terminal that went away does not stop a rehearsal.
     let _ = match told {
@@ -132,7 +138,7 @@ impl Steps {
 
 /// One line for each step that ended. With JSON it is for a person who watches,
 /// on standard error: programs get nothing there that is no JSON.
-fn show_event(event: &Event, json: bool) {
+pub(super) fn show_event(event: &Event, json: bool) {
     if json && !io::stderr().is_terminal() {
         return;
     }
@@ -211,15 +217,33 @@ pub(super) fn print_answer(out: &mut dyn Write, rehearsed: &Rehearsed) -> io::Re
         let text = format!("{}{key}: {}", object.object, object.cause);
         write!(out, "{}", behind("  unreadable: ", 4, &text))?;
     }
-    for (what, measured) in [("restored in", report.rto.measured_ms), ("age of the data at the start", report.rpo.measured_ms)] {
-        if let Some(ms) = measured {
-            writeln!(out, "  {what}: {}", human_duration(Duration::from_millis(ms)))?;
-        }
+    let time = |ms: u64| human_duration(Duration::from_millis(ms));
+    if let Some(ms) = report.rto.measured_ms {
+        writeln!(out, "  restored in: {}", time(ms))?;
+        write!(out, "{}", people(report))?;
+    }
+    if let Some(ms) = report.rpo.measured_ms {
+        writeln!(out, "  age of the data at the start: {}", time(ms))?;
     }
     if let Some(fence) = &report.facts.fence {
         write!(out, "{}", behind("  ", 4, &fence.statement))?;
     }
     Ok(())
+}
+
+/// Machine and people apart, where the runbook has people in it.
+fn people(report: &Report) -> String {
+    let (Some(machine), false) = (report.rto_parts.machine_ms, report.manual.is_empty()) else { return String::new() };
+    let time = |ms: u64| human_duration(Duration::from_millis(ms));
+    let RtoParts { people, carried, unknown, .. } = &report.rto_parts;
+    let mut text = format!("machine {}, people {}", time(machine), time(people.total()));
+    if carried.total() > 0 {
+        text += &format!(", and {} of people carried from an earlier run", time(carried.total()));
+    }
+    if !unknown.is_empty() {
+        text += &format!("; without {} of people that no run has measured", count(unknown.len() as u64, "step"));
+    }
+    behind("    ", 4, &text)
 }
 
 fn print_json(out: &mut dyn Write, rehearsed: &Rehearsed) -> io::Result<()> {

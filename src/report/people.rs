@@ -6,6 +6,10 @@ use super::manual::{ManualResult, ManualStep, Minutes};
 use super::model::{Report, StepReport};
 use super::timing::human;
 use crate::base::units::count;
+use crate::runbook::model::HandsKind;
+
+/// What stands where there is nothing.
+const NONE: &str = "\u{2013}";
 
 /// How much of the RTO is people's.
 pub fn card(report: &Report) -> Option<Card> {
@@ -42,7 +46,7 @@ pub fn spans(line: &ManualStep, step: &StepReport) -> Vec<Span> {
 /// Minutes of a phase.
 pub fn cell(minutes: Minutes) -> Cell {
     match minutes.total() {
-        0 => Cell::plain("\u{2013}"),
+        0 => Cell::plain(NONE),
         total => Cell::plain(human(total)).note(format!("{} hands on", human(minutes.hands_on_ms))),
     }
 }
@@ -52,19 +56,11 @@ pub fn manual(report: &Report) -> Option<Section> {
     if report.manual.is_empty() {
         return None;
     }
-    let mut section = Section::new("Steps that people do", opening(report)).columns(&[
-        "Step",
-        "Who",
-        "Result",
-        "Asked",
-        "Begun",
-        "Answered",
-        "Waiting#",
-        "Hands on#",
-    ]);
+    let titles = ["Step", "Who", "Result", "When", "Waiting#", "Hands on#"];
+    let mut section = Section::new("Steps that people do", opening(report)).columns(&titles);
     for line in &report.manual {
         let (tone, word) = match line.result {
-            ManualResult::Done if line.kind == crate::runbook::model::HandsKind::Approval => (Tone::Good, "approved"),
+            ManualResult::Done if line.kind == HandsKind::Approval => (Tone::Good, "approved"),
             ManualResult::Done => (Tone::Good, "done"),
             ManualResult::Refused => (Tone::Bad, "REFUSED"),
             ManualResult::Failed => (Tone::Bad, "NOT DONE"),
@@ -73,20 +69,12 @@ pub fn manual(report: &Report) -> Option<Section> {
             ManualResult::NotExercised => (Tone::Muted, "not exercised"),
             ManualResult::NotAsked => (Tone::Muted, "not asked"),
         };
-        let clock = |at: &Option<String>| Cell::plain(at.as_deref().and_then(|at| at.get(11..)).unwrap_or("\u{2013}"));
         let [waiting, hands] = times(line);
-        let who = Cell::plain(line.by.as_deref().unwrap_or("\u{2013}")).note(format!("expected: {}", line.who));
-        let begun = match (&line.begun_by, &line.by) {
-            (Some(begun), by) if Some(begun) != by.as_ref() => clock(&line.begun).note(format!("by {begun}")),
-            _ => clock(&line.begun),
-        };
         let cells = [
             Cell::plain(&line.title).note(format!("{}, expected {}", line.kind.as_str(), human(line.expect_ms))),
-            who,
+            Cell::plain(line.by.as_deref().unwrap_or(NONE)).note(format!("expected: {}", line.who)),
             Cell::plain(word).note(line.note.as_deref().unwrap_or_default()),
-            clock(&line.asked),
-            begun,
-            clock(&line.answered),
+            Cell::plain(when(line)),
             waiting,
             hands,
         ];
@@ -95,9 +83,23 @@ pub fn manual(report: &Report) -> Option<Section> {
     Some(section)
 }
 
+/// `asked 13:05:09Z, begun 13:09:09Z by bob, answered 13:15:09Z`.
+fn when(line: &ManualStep) -> String {
+    let clock = |at: &Option<String>| at.as_deref().and_then(|at| at.get(11..)).map(str::to_owned);
+    let other = line.begun_by.as_ref().filter(|begun| line.by.as_ref() != Some(begun));
+    let by = other.map(|begun| format!(" by {begun}")).unwrap_or_default();
+    let parts = [
+        clock(&line.asked).map(|at| format!("asked {at}")),
+        clock(&line.begun).map(|at| format!("begun {at}{by}")),
+        clock(&line.answered).map(|at| format!("answered {at}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { NONE.to_owned() } else { parts.join(", ") }
+}
+
 /// Waiting and hands-on time, and where they are from.
 fn times(line: &ManualStep) -> [Cell; 2] {
-    let none = || Cell::plain("\u{2013}");
+    let none = || Cell::plain(NONE);
     let time = |ms: u64| Cell::plain(human(ms));
     match (&line.carried, line.result) {
         (Some(carried), _) => {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::manual::{ManualResult, ManualStep, Minutes};
 use super::model::{Measure, Phase, Resumed, RtoParts, StepReport, StepResult};
 use crate::base::clock::rfc3339;
-use crate::base::units::{count, human_duration};
+use crate::base::units::{count, round_duration};
 use crate::record::Rung;
 use crate::runbook::facts::DataClockFacts;
 use crate::runbook::journal::{Event, ProcessMark, RunHead};
@@ -159,11 +159,9 @@ pub fn rpo(runbook: &Runbook, head: &RunHead, clock: Option<&DataClockFacts>) ->
     Measure { objective_ms, measured_ms: Some(measured_ms), met, how }
 }
 
-/// A duration as people say it: `30 min`, not `30 min 0 s`.
+/// Milliseconds as people say them.
 pub fn human(ms: u64) -> String {
-    let text = human_duration(Duration::from_millis(ms));
-    let round = [" 0 s", " 0 min", " 0 h"].iter().find_map(|rest| text.strip_suffix(rest));
-    round.map_or_else(|| text.clone(), str::to_owned)
+    round_duration(Duration::from_millis(ms))
 }
 
 pub fn millis(duration: Duration) -> u64 {

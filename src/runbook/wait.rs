@@ -11,7 +11,7 @@ use super::model::Step;
 use super::run::{Driver, blocking};
 use crate::base::codes;
 use crate::base::failure::Failure;
-use crate::base::units::human_duration;
+use crate::base::units::round_duration;
 
 /// How often the journal is looked at for what other processes write there.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ impl Driver<'_> {
         desk.opens(self.head, step, begun(history.events()));
         loop {
             if self.is_overdue(history.events(), step.timeout) {
-                let cause = format_args!("nobody answered within {}", human_duration(step.timeout)).to_string();
+                let cause = format_args!("nobody answered within {}", round_duration(step.timeout)).to_string();
                 let failure = Failure::new(&codes::RUN_STEP_TIMEOUT, format_args!("step {id}"), cause);
                 let attempt = waiting(history.events()).map_or(1, |(_, attempt)| attempt);
                 let entry =

@@ -80,14 +80,14 @@ impl Station {
         self.climb(&Climb { asked: &asked, runbook, until, desk, incident }, cancel, watch, tell, patience).await
     }
 
-    /// Goes on with a run that has no end; people are asked where it asked them.
+    /// Goes on with a run that has no end. One that asks people needs a desk.
     ///
     /// # Errors
     /// As [`Station::run_runbook`]; `run.unknown`, `run.journal` for a run that has its report.
     pub async fn resume_run(
         &self,
         run: &RunId,
-        desk: &dyn Desk,
+        desk: Option<&dyn Desk>,
         cancel: CancellationToken,
         watch: &(dyn Fn(&Event) + Send + Sync),
         tell: &(dyn Fn(&Told<'_>) + Send + Sync),
@@ -95,8 +95,7 @@ impl Station {
     ) -> Result<(Rehearsed, PathBuf), Failure> {
         let head = Catalog::journal(self.state_dir())?.head(run)?;
         let asked = Asked { snapshot: head.snapshot.as_str(), until: head.until, trigger: &head.trigger, resume: Some(run) };
-        let climb =
-            Climb { asked: &asked, runbook: &head.runbook, until: Some(head.until), desk: Some(desk), incident: head.incident };
+        let climb = Climb { asked: &asked, runbook: &head.runbook, until: Some(head.until), desk, incident: head.incident };
         self.climb(&climb, cancel, watch, tell, patience).await
     }
 

@@ -24,6 +24,7 @@ mod progress;
 mod rehearse;
 mod restore;
 mod resume;
+mod runbook;
 #[path = "../it/report/sample.rs"]
 #[allow(dead_code)]
 mod sample;
