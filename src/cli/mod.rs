@@ -27,7 +27,7 @@ pub mod report_page;
 pub mod restore;
 mod restore_member;
 pub mod runbook;
-mod runbook_page;
+pub mod runbook_page;
 pub mod scratch;
 pub mod show;
 pub mod snapshot;

@@ -33,6 +33,9 @@ pub use standing::{Standing, raise};
 pub use subject::Subject;
 pub use write::write_member;
 
+/// The action that only a restore into a directory can do.
+pub const WRITE_MEMBER: &str = "write-member";
+
 /// What steps of a runbook may ask a rehearsal to do.
 pub const ACTIONS: &[&str] = &[
     "fetch-manifest",
@@ -47,6 +50,6 @@ pub const ACTIONS: &[&str] = &[
     "make-certificates",
     "start-apiserver",
     "read-everything",
-    "write-member",
+    WRITE_MEMBER,
     "tear-down",
 ];

@@ -27,7 +27,7 @@ use crate::runbook::run::{Done, Driver, StepFailure};
 use crate::sandbox::{Command, Fencing, Found, Sandbox};
 
 /// The step before which the plan is shown.
-pub const STEP: &str = "write-member";
+pub use super::WRITE_MEMBER as STEP;
 
 /// What is written, where, and with what.
 #[derive(Debug, Clone)]

@@ -15,12 +15,12 @@ use crate::base::failure::Failure;
 use crate::base::ids::RunId;
 use crate::catalog::Catalog;
 use crate::record::Rung;
-use crate::rehearsal::{Rehearsed, rehearse};
+use crate::rehearsal::{Rehearsed, WRITE_MEMBER, rehearse};
 use crate::report::json;
 use crate::runbook::answer::{Writer, waiting};
 use crate::runbook::desk::Desk;
 use crate::runbook::journal::{Carried, Entry, Event, Journal, ProcessMark, RunHead};
-use crate::runbook::model::Runbook;
+use crate::runbook::model::{Runbook, Work};
 
 /// A person's minutes are looked for in this many reports. What is older says
 /// little of the people who would be asked today.
@@ -70,6 +70,11 @@ impl Station {
         patience: &Patience<'_>,
     ) -> Result<(Rehearsed, PathBuf), Failure> {
         let runbook = self.runbook(drill.runbook)?;
+        if runbook.steps.iter().any(|step| step.work == Work::Action(WRITE_MEMBER.to_owned())) {
+            let cause = "it writes a member's data directory, and a run of it here would have none";
+            return Err(Failure::new(&codes::USAGE, format_args!("runbook {}", runbook.id), cause)
+                .next("run it with holdfast restore --into DIR --name NAME"));
+        }
         let highest = highest(&runbook);
         if let Some(until) = drill.until.filter(|until| *until > highest) {
             let cause = format!("the runbook climbs to {highest}, not to {until}");

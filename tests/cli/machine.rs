@@ -47,6 +47,9 @@ fn cases(site: &Site) -> BTreeMap<&'static str, Case> {
     let good = |arguments: &[&str]| Good::Document(call(REHEARSER, arguments, 0));
     let bad = |arguments: &[&str], exit| call(REHEARSER, arguments, exit);
     let nowhere = "/nowhere/at/all";
+    let nobody = "20990101T000000Z-00000000";
+    // A run that waits for people is needed: `runbook.rs` has one.
+    let answered = |_: &str| Good::Elsewhere("tests/cli/runbook.rs: --json");
     let file = data::path("tiny.snap");
     let file = file.to_str().unwrap();
     let man = site.path("man");
@@ -73,7 +76,7 @@ fn cases(site: &Site) -> BTreeMap<&'static str, Case> {
         ("list", case(good(&["list"]), bad(&["list", "--config", nowhere], 3), "config.unreadable")),
         ("man", case(good(&["man", "--out", man]), bad(&["man", "--out", "/dev/null/man"], 2), "output")),
         ("rehearse", case(good(&["rehearse", "latest", "--to", "open"]), bad(&["rehearse", "20990101"], 2), "snapshot.unknown")),
-        ("report", case(good(&["report"]), bad(&["report", "20990101T000000Z-00000000"], 2), "run.unknown")),
+        ("report", case(good(&["report"]), bad(&["report", nobody], 2), "run.unknown")),
         (
             "restore",
             case(
@@ -81,6 +84,19 @@ fn cases(site: &Site) -> BTreeMap<&'static str, Case> {
                 bad(&["restore", "--into", "elsewhere"], 3),
                 "restore.member",
             ),
+        ),
+        ("runbook begin", case(answered("begin"), bad(&["runbook", "begin", nobody, "decide"], 2), "run.unknown")),
+        ("runbook done", case(answered("done"), bad(&["runbook", "done", nobody, "decide"], 2), "run.unknown")),
+        (
+            "runbook list",
+            case(good(&["runbook", "list"]), bad(&["runbook", "list", "--config", nowhere], 3), "config.unreadable"),
+        ),
+        ("runbook note", case(answered("note"), bad(&["runbook", "note", nobody, "seen"], 2), "run.unknown")),
+        ("runbook resume", case(answered("resume"), bad(&["runbook", "resume", nobody], 2), "run.unknown")),
+        ("runbook run", case(answered("run"), bad(&["runbook", "run", "nothing"], 3), "runbook.unknown")),
+        (
+            "runbook show",
+            case(good(&["runbook", "show", "etcd-restore"]), bad(&["runbook", "show", "nothing"], 3), "runbook.unknown"),
         ),
         ("scratch down", case(good(&["scratch", "down", "--all"]), bad(&["scratch", "down", "nobody"], 2), "scratch.unknown")),
         (

@@ -346,7 +346,8 @@ fn runbooks_are_listed_and_shown_and_broken_ones_named() {
     site.ask(&["runbook", "show", "other", "--json"]).exits(3).refuses("runbook.invalid");
     let shipped = Site::new();
     let list = shipped.ask(&["runbook", "list", "--json"]).exits(0).document();
-    assert_eq!(list["runbooks"][0]["id"], "etcd-restore");
+    assert_eq!((&list["runbooks"][0]["id"], &list["runbooks"][1]["id"]), (&"etcd-restore".into(), &"etcd-member".into()));
+    shipped.ask(&["runbook", "run", "etcd-member", "--json"]).exits(3).refuses("usage");
     shipped.ask(&["runbook", "list"]).exits(0).fits();
     shipped.ask(&["runbook", "show", "etcd-restore"]).exits(0).fits();
 }

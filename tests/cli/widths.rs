@@ -14,10 +14,13 @@ use holdfast::record::manifest::{KeyNeed, Manifest, Problem, Proof, ResourceCoun
 use holdfast::record::{Rung, canonical};
 use holdfast::rehearsal::Rehearsed;
 use holdfast::report::json;
+use holdfast::report::manual::{ManualResult, ManualStep, Unforeseen};
 use holdfast::report::model::Report;
 use holdfast::runbook::engine::Outcome;
 use holdfast::runbook::facts::{Deviation, FenceFacts, UnreadableObject};
-use holdfast::runbook::journal::{Entry as Step, Event, FailureText, RunResult};
+use holdfast::runbook::journal::{Carried, Entry as Step, Event, FailureText, RunResult};
+
+use holdfast::runbook::model::{HandsKind, Work};
 
 use crate::etcd_image::EtcdImage;
 use crate::sample;
@@ -179,6 +182,33 @@ fn report() -> Report {
     }
     let statement = sentence();
     facts.fence = Some(FenceFacts { fenced: true, namespaces: vec!["mount and network of its own".into(); 9], statement });
+    let line = ManualStep {
+        step: "s".repeat(63),
+        title: sentence(),
+        kind: HandsKind::Approval,
+        rung: Some(Rung::Open),
+        who: sentence(),
+        expect_ms: 601_000,
+        result: ManualResult::Refused,
+        by: Some(principal("b")),
+        begun_by: Some(wide(90)),
+        note: Some(sentence()),
+        asked: Some("2026-12-01T13:05:09Z".into()),
+        begun: Some("2026-12-01T13:05:09Z".into()),
+        answered: Some("2026-12-01T13:05:09Z".into()),
+        waiting_ms: Some(3_601_000),
+        hands_on_ms: Some(100_001_000),
+        stated: true,
+        took_ms: Some(1),
+        by_wall: true,
+        carried: None,
+    };
+    let carried =
+        Carried { run: report.identity.run.clone(), at: "2026-12-01T13:05:09Z".into(), waiting_ms: 61_000, hands_on_ms: 1 };
+    let unasked = ManualStep { result: ManualResult::NotExercised, carried: Some(carried), ..line.clone() };
+    report.manual = vec![line, unasked];
+    let (at, during) = ("2026-12-01T13:05:09Z".into(), Some("s".repeat(63)));
+    report.unforeseen = vec![Unforeseen { at, by: principal("b"), text: sentence(), hands_on_ms: None, during }];
     report.resources[0].count.resource = "r".repeat(63);
     report.resources[0].count.group = "g".repeat(253);
     report
@@ -191,7 +221,21 @@ fn a_report_fits() {
     let object = format!("/registry/secrets/{}/{}", "n".repeat(63), "s".repeat(253));
     let kind = format!("{}.{}", "r".repeat(63), "g".repeat(253));
     let (stored, objects) = ("prefix/".repeat(30), wide(200));
-    let names = [KMS, &kind, &object, &stored, &objects, &wide(90), &wide(120), &principal("a"), &principal("x"), CLUSTER];
+    let (people, step) = (principal("b"), "s".repeat(63));
+    let names = [
+        KMS,
+        &kind,
+        &object,
+        &stored,
+        &objects,
+        &wide(90),
+        &wide(120),
+        &principal("a"),
+        &principal("x"),
+        CLUSTER,
+        &people,
+        &step,
+    ];
     let records = report.facts.keys.iter().flat_map(|keys| &keys.keys).filter_map(|key| key.escrow_record.as_ref());
     let records: Vec<_> = records.map(|record| record.key.as_str()).collect();
     assert!(!records.is_empty());
@@ -226,6 +270,27 @@ fn a_rehearsal_fits() {
         };
         fits(&line, &copied.iter().map(String::as_str).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn a_runbook_fits() {
+    let mut runbook = sample::runbook();
+    (runbook.title, runbook.owner, runbook.environment) = (sentence(), principal("a"), wide(90));
+    runbook.steps[0].id = "s".repeat(63);
+    for step in &mut runbook.steps {
+        (step.title, step.acceptance.pass) = (sentence(), sentence());
+        step.acceptance.check = step.acceptance.check.as_ref().map(|_| sentence());
+        if let Work::Person(hands) = &mut step.work {
+            hands.who = sentence();
+        }
+    }
+    let mut out = Vec::new();
+    cli::runbook_page::show(&runbook, false, &mut out).unwrap();
+    fits(&String::from_utf8(out).unwrap(), &[&wide(90), &wide(120), &principal("a"), &principal("x")]);
+    let text = format!("{0}\n{0}\n\n- {0}\n- b\n\n```sh\nkept  as it is\n```\nend", sentence());
+    let page = cli::runbook_page::prose(&text);
+    fits(&page, &[&wide(120), &principal("x")]);
+    assert!(page.contains("    kept  as it is\n") && page.contains("\n- b\n"), "{page}");
 }
 
 fn event() -> Event {
