@@ -85,8 +85,7 @@ impl Station {
         patience: &Patience<'_>,
     ) -> Result<(Rehearsed, PathBuf), Failure> {
         // Who has no identities is on the wrong host, whatever its key may sign.
-        let snapshot_identity = identity(self.config.snapshots.identity_file.as_deref(), "snapshots.identity_file")?;
-        let escrow_identity = identity(self.config.escrow.identity_file.as_deref(), "escrow.identity_file")?;
+        let (snapshot_identity, escrow_identity) = self.identities()?;
         let (signer, outbox, allowed) = (self.signer_of(&SIGNED_HERE)?, self.outbox()?, self.allowed_signers()?);
         // Nothing has begun that would have to be torn down.
         let (_alone, current) = tokio::select! {
@@ -107,8 +106,8 @@ impl Station {
             config: &self.config,
             stores: &self.stores,
             allowed: &allowed,
-            snapshot_identity: Some(snapshot_identity),
-            escrow_identity: Some(escrow_identity),
+            snapshot_identity,
+            escrow_identity,
             signing: Some(Signing { signer: &signer, outbox: &outbox }),
             places: &places,
             clock: self.clock.clone(),
@@ -150,6 +149,15 @@ impl Station {
             None => Some(lock::of_job(self.state_dir(), Job::Rehearsal, patience).await?),
         };
         Ok((alone, self.current_catalog().await?))
+    }
+}
+
+impl Station {
+    /// What opens snapshots, and what opens keys.
+    fn identities(&self) -> Result<(Option<Arc<Identities>>, Option<Arc<Identities>>), Failure> {
+        let of = |path: &Option<PathBuf>, key| identity(path.as_deref(), key).map(Some);
+        let (snapshots, escrow) = (&self.config.snapshots.identity_file, &self.config.escrow.identity_file);
+        Ok((of(snapshots, "snapshots.identity_file")?, of(escrow, "escrow.identity_file")?))
     }
 }
 
