@@ -194,7 +194,7 @@ async fn climb(
     // Both ends: somebody must see the question and be able to answer it.
     let sees = if json { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
     let desk = TerminalDesk::open(config, logged_in(), json, attended && sees && io::stdin().is_terminal());
-    let steps = Steps::of(station);
+    let steps = Steps::new(station.progress.clone());
     let watch = |event: &Event| {
         steps.follow(event);
         desk.clear_prompt();
