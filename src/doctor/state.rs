@@ -17,9 +17,9 @@ const ROOM_WANTED: u64 = 256 << 20;
 /// Below this the next record may not fit.
 const ROOM_NEEDED: u64 = 16 << 20;
 
-/// Held for moments by whoever reads or writes a record, this process too; one
-/// that does not give it up is told by its own code.
-const MOMENTARY: &str = "outbox.lock";
+/// Held for moments by whoever reads or writes a record or opens the catalog, this
+/// process too; one that does not give them up is told by its own code.
+const MOMENTARY: [&str; 2] = ["outbox.lock", "catalog.lock"];
 
 pub(super) struct StateDirectory;
 
@@ -100,7 +100,7 @@ fn holders(directory: &Path, locks: &str) -> Vec<(String, u32, String)> {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Ok(metadata) = entry.metadata() else { continue };
-        if !name.ends_with(".lock") || name == MOMENTARY {
+        if !name.ends_with(".lock") || MOMENTARY.contains(&name.as_str()) {
             continue;
         }
         for pid in locks.lines().filter_map(holder).filter(|(_, inode)| *inode == metadata.ino()).map(|(pid, _)| pid) {
@@ -148,8 +148,8 @@ mod tests {
         let file = std::fs::File::create(folder.path().join("daemon.lock")).unwrap();
         let locks = || std::fs::read_to_string("/proc/locks").unwrap();
         assert_eq!(holders(folder.path(), &locks()), []);
-        let momentary = std::fs::File::create(folder.path().join(MOMENTARY)).unwrap();
-        momentary.lock().unwrap();
+        let momentary = MOMENTARY.map(|name| std::fs::File::create(folder.path().join(name)).unwrap());
+        momentary.iter().for_each(|file| file.lock().unwrap());
         assert_eq!(holders(folder.path(), &locks()), []);
         file.lock().unwrap();
         let held = holders(folder.path(), &locks());
