@@ -85,7 +85,7 @@ impl Station {
         patience: &Patience<'_>,
     ) -> Result<(Rehearsed, PathBuf), Failure> {
         // Who has no identities is on the wrong host, whatever its key may sign.
-        let (snapshot_identity, escrow_identity) = self.identities()?;
+        let [snapshot_identity, escrow_identity] = self.identities()?;
         let (signer, outbox, allowed) = (self.signer_of(&SIGNED_HERE)?, self.outbox()?, self.allowed_signers()?);
         // Nothing has begun that would have to be torn down.
         let (_alone, current) = tokio::select! {
@@ -154,10 +154,10 @@ impl Station {
 
 impl Station {
     /// What opens snapshots, and what opens keys.
-    fn identities(&self) -> Result<(Option<Arc<Identities>>, Option<Arc<Identities>>), Failure> {
+    fn identities(&self) -> Result<[Option<Arc<Identities>>; 2], Failure> {
         let of = |path: &Option<PathBuf>, key| identity(path.as_deref(), key).map(Some);
         let (snapshots, escrow) = (&self.config.snapshots.identity_file, &self.config.escrow.identity_file);
-        Ok((of(snapshots, "snapshots.identity_file")?, of(escrow, "escrow.identity_file")?))
+        Ok([of(snapshots, "snapshots.identity_file")?, of(escrow, "escrow.identity_file")?])
     }
 }
 
