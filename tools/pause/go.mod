@@ -1,0 +1,3 @@
+module holdfast.invalid/tools/pause
+
+go 1.24.0
