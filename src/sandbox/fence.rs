@@ -1,4 +1,5 @@
-//! The fence: namespaces with a loopback interface and nothing else.
+//! The fence: namespaces with a loopback interface and nothing else; around a
+//! node also a bridge that leads nowhere.
 //!
 //! A holder process is the first process of the namespaces. It holds them, and
 //! a memory file system for key files, until its standard input closes, which
@@ -20,7 +21,9 @@ use std::time::Duration;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::cgroup::Groups;
 use super::identity::ProcessIdentity;
+use super::node::{self, NodeWish};
 use super::scratch::{self, Scratch};
 use super::spawner::{Spawner, bound_to_parent};
 use crate::base::codes;
@@ -52,9 +55,13 @@ enum State {
 /// What was seen from inside, with a control from outside in the same second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
+    pub shape: Shape,
+    /// Sorted.
     pub interfaces: Vec<String>,
-    /// Routes that lead to another interface than loopback.
+    /// Routes that lead to another interface than those of the shape.
     pub routes: usize,
+    /// Cables of which one end is not inside.
+    pub open_ends: Vec<String>,
     /// A listener outside answered a probe from outside.
     pub control_answered: bool,
     /// The same listener answered a probe from inside.
@@ -63,16 +70,50 @@ pub struct Proof {
     pub unreachable: String,
 }
 
-/// What the holder runs; `$1` is the mount point for key files.
+/// What lies inside a fence, and so which interfaces it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Processes that need nothing but loopback.
+    Bare,
+    /// A host of its own.
+    Node,
+}
+
+impl Shape {
+    fn interfaces(self) -> &'static [&'static str] {
+        match self {
+            Self::Bare => &["lo"],
+            Self::Node => &node::INTERFACES,
+        }
+    }
+}
+
+/// What to raise a fence around.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inside<'a> {
+    /// Groups that everything inside belongs to.
+    pub(super) groups: Option<&'a Groups>,
+    pub(super) node: Option<&'a NodeWish>,
+}
+
+/// What the holder runs; `$1` is the mount point for key files, `$2` the host's
+/// name, `$3` the size of the memory for key files and `$4` a node's address, if
+/// it is one.
 ///
 /// `/run` is where a host's daemons listen on sockets that no network namespace
 /// closes, so an empty one lies over it, unless the sandbox itself lies there.
 /// `noswap` (Linux 6.4) keeps keys out of swap; older kernels do without.
 const HOLD: &str = r#"
 ip link set lo up || exit 1
-echo holdfast-scratch > /proc/sys/kernel/hostname
+echo "$2" > /proc/sys/kernel/hostname
+if [ -n "$4" ]; then
+    ip link add node0 type bridge && ip address add "$4/24" dev node0 && ip link set node0 up || exit 1
+    ip link add node0p type veth peer name node0q && ip link set node0p master node0 up || exit 1
+    ip link set node0q up && ip route add default dev node0 || exit 1
+    echo 1 > /proc/sys/net/ipv4/ip_forward || exit 1
+fi
 case $1 in /run/*) ;; *) mount -t tmpfs -o size=1m,mode=0755,nosuid,nodev holdfast /run || exit 1 ;; esac
-options=size=16m,mode=0700,nosuid,nodev,noexec
+options=size=$3,mode=0700,nosuid,nodev,noexec
 mount -t tmpfs -o "$options,noswap" holdfast "$1" 2>/dev/null || mount -t tmpfs -o "$options" holdfast "$1" || exit 1
 echo ready
 exec cat
@@ -127,6 +168,22 @@ impl Fence {
         }
     }
 
+    /// How a path of the inside is reached from outside; the same without a fence.
+    pub(super) fn seen_from_outside(&self, path: &Path) -> PathBuf {
+        match &self.state {
+            State::Raised { holder, .. } => holder.seen_from_outside(path),
+            State::Absent { .. } => path.to_owned(),
+        }
+    }
+
+    /// All namespaces of the inside; none without a fence.
+    pub(super) fn spaces(&self) -> Result<Vec<(LinkNameSpaceType, OwnedFd)>, String> {
+        match &self.state {
+            State::Raised { holder, .. } => holder.spaces(),
+            State::Absent { .. } => Ok(Vec::new()),
+        }
+    }
+
     /// Where holdfast writes private files.
     pub(super) fn private_outside(&self, scratch: &Scratch) -> PathBuf {
         match &self.state {
@@ -163,6 +220,9 @@ impl fmt::Display for Fence {
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "interfaces: {}; routes out: {}; ", self.interfaces.join(", "), self.routes)?;
+        if !self.open_ends.is_empty() {
+            write!(f, "with an end outside: {}; ", self.open_ends.join(", "))?;
+        }
         match (self.control_answered, self.reached_outside) {
             (true, false) => write!(f, "a listener outside answers outside and not inside; ")?,
             (true, true) => write!(f, "a listener outside answers inside; ")?,
@@ -173,10 +233,11 @@ impl fmt::Display for Proof {
 }
 
 impl Proof {
-    /// Only loopback, no route, and a control that shows that the probe would have seen a way out.
+    /// Only the shape's interfaces, no route or cable out, and a control that shows that the probe would have seen a way out.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.interfaces == ["lo"] && self.routes == 0 && self.control_answered && !self.reached_outside
+        let closed = self.interfaces == self.shape.interfaces() && self.routes == 0 && self.open_ends.is_empty();
+        closed && self.control_answered && !self.reached_outside
     }
 }
 
@@ -185,11 +246,11 @@ impl Proof {
 /// # Errors
 /// `sandbox.failed` when not even an unfenced sandbox can be had, or a fence is
 /// required and cannot be raised. Where it is not required, the fence says so.
-pub(super) fn raise(scratch: &Scratch, wish: Fencing) -> Result<(Spawner, Fence), Failure> {
+pub(super) fn raise(scratch: &Scratch, wish: Fencing, inside: Inside<'_>) -> Result<(Spawner, Fence), Failure> {
     let reason = match wish {
         Fencing::Never => "switched off".to_owned(),
         _ if !rustix::process::geteuid().is_root() => "not root".to_owned(),
-        _ => match try_raise(scratch) {
+        _ => match try_raise(scratch, inside) {
             Ok(raised) => return Ok(raised),
             Err(reason) => reason,
         },
@@ -201,24 +262,21 @@ pub(super) fn raise(scratch: &Scratch, wish: Fencing) -> Result<(Spawner, Fence)
     Ok((spawner, Fence { state: State::Absent { reason } }))
 }
 
-fn try_raise(scratch: &Scratch) -> Result<(Spawner, Fence), String> {
+fn try_raise(scratch: &Scratch, inside: Inside<'_>) -> Result<(Spawner, Fence), String> {
     let spawner = Spawner::new().map_err(|e| e.to_string())?;
-    let holder = Holder::start(&spawner, scratch)?;
-    let space = |file: &str| {
-        let path = format!("/proc/{}/ns/{file}", holder.child.id());
-        File::open(&path).map_err(|e| format!("{path}: {e}"))
-    };
-    let network = space("net")?;
-    let mut spaces = Vec::new();
-    for (_, file, kind) in SPACES {
-        spaces.push((kind, OwnedFd::from(space(file)?)));
+    let holder = Holder::start(&spawner, scratch, inside)?;
+    let network = holder.space("net")?;
+    if let (Some(wish), Some(groups)) = (inside.node, inside.groups) {
+        groups.settle()?;
+        node::furnish(holder.spaces()?, scratch, wish, groups)?;
     }
-    let proof = prove(&holder, &network).map_err(|e| format!("the fence could not be probed: {e}"))?;
+    let shape = if inside.node.is_some() { Shape::Node } else { Shape::Bare };
+    let proof = prove(&holder, &network, shape).map_err(|e| format!("the fence could not be probed: {e}"))?;
     if !proof.holds() {
         return Err(format!("the fence does not hold: {proof}"));
     }
     probe_private(&holder, scratch).map_err(|e| format!("its memory file system cannot be written: {e}"))?;
-    spawner.enter(spaces).map_err(|e| format!("its namespaces cannot be entered: {e}"))?;
+    spawner.enter(holder.spaces()?).map_err(|e| format!("its namespaces cannot be entered: {e}"))?;
     Ok((spawner, Fence { state: State::Raised { holder, network, proof } }))
 }
 
@@ -231,12 +289,16 @@ struct Holder {
 }
 
 impl Holder {
-    fn start(spawner: &Spawner, scratch: &Scratch) -> Result<Self, String> {
+    fn start(spawner: &Spawner, scratch: &Scratch, inside: Inside<'_>) -> Result<Self, String> {
         let log_path = scratch.log("fence");
         let log = scratch::new_file(&log_path).map_err(|e| e.to_string())?;
-        let mut command = bound_to_parent("unshare".as_ref());
+        let mut command = bound_to_parent(&inside.groups.map(Groups::roots).unwrap_or_default(), "unshare".as_ref());
         command.args(["--net", "--pid", "--mount", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child", "--mount-proc"]);
         command.args(["sh", "-c", HOLD, "sh"]).arg(scratch.mount_point());
+        match inside.node {
+            Some(wish) => command.args([wish.hostname.as_str(), "64m", &wish.address.to_string()]),
+            None => command.args(["holdfast-scratch", "16m", ""]),
+        };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).current_dir("/");
         let mut child = spawner.start(command).map_err(|e| e.to_string())?;
         let output = child.stdout.take();
@@ -265,6 +327,16 @@ impl Holder {
                 Err(if reason.is_empty() { "the namespaces cannot be made".to_owned() } else { reason })
             }
         }
+    }
+
+    fn space(&self, file: &str) -> Result<File, String> {
+        let path = format!("/proc/{}/ns/{file}", self.child.id());
+        File::open(&path).map_err(|e| format!("{path}: {e}"))
+    }
+
+    /// All its namespaces, in the order in which they can be entered.
+    fn spaces(&self) -> Result<Vec<(LinkNameSpaceType, OwnedFd)>, String> {
+        SPACES.iter().map(|(_, file, kind)| Ok((*kind, self.space(file)?.into()))).collect()
     }
 
     /// None when its output is closed, or nothing came in time.
@@ -305,14 +377,20 @@ fn probe_private(holder: &Holder, scratch: &Scratch) -> io::Result<()> {
     fs::remove_file(&probe)
 }
 
-fn prove(holder: &Holder, network: &File) -> io::Result<Proof> {
+fn prove(holder: &Holder, network: &File, shape: Shape) -> io::Result<Proof> {
     let net = format!("/proc/{}/net", holder.child.id());
-    let interfaces = fs::read_to_string(format!("{net}/dev"))?
+    let mut interfaces: Vec<String> = fs::read_to_string(format!("{net}/dev"))?
         .lines()
         .filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()))
         .collect();
-    let routes = routes_out(&fs::read_to_string(format!("{net}/route"))?, 0)
-        + fs::read_to_string(format!("{net}/ipv6_route")).map_or(0, |table| routes_out(&table, 9));
+    interfaces.sort();
+    let own = shape.interfaces();
+    let routes = routes_out(&fs::read_to_string(format!("{net}/route"))?, 0, own)
+        + fs::read_to_string(format!("{net}/ipv6_route")).map_or(0, |table| routes_out(&table, 9, own));
+    let open_ends = match shape {
+        Shape::Bare => Vec::new(),
+        Shape::Node => open_ends(&holder.seen_from_outside(Path::new("/sys/class/net"))),
+    };
     let control = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = control.local_addr()?;
     let connect = |to: SocketAddr| TcpStream::connect_timeout(&to, PROBE_LIMIT);
@@ -327,15 +405,25 @@ fn prove(holder: &Holder, network: &File) -> io::Result<Proof> {
         io::Result::Ok((connect(address).is_ok(), nowhere))
     })?;
     let (reached_outside, unreachable) = inside.join().map_err(|_| io::Error::other("the probe ended early"))??;
-    Ok(Proof { interfaces, routes, control_answered, reached_outside, unreachable })
+    Ok(Proof { shape, interfaces, routes, open_ends, control_answered, reached_outside, unreachable })
 }
 
-/// Rows of a kernel route table whose interface column is not `lo`.
-fn routes_out(table: &str, column: usize) -> usize {
+/// Ends of a node's cable whose other end is not the one it was made with.
+fn open_ends(devices: &Path) -> Vec<String> {
+    let number = |device: &str, file: &str| fs::read_to_string(devices.join(device).join(file)).ok()?.trim().parse::<u32>().ok();
+    let is_open = |(end, other): &&(&str, &str)| {
+        let peer = number(end, "iflink");
+        peer.is_none() || peer != number(other, "ifindex")
+    };
+    node::CABLE.iter().filter(is_open).map(|(end, _)| (*end).to_owned()).collect()
+}
+
+/// Rows of a kernel route table whose interface is none of `own`.
+fn routes_out(table: &str, column: usize, own: &[&str]) -> usize {
     table
         .lines()
         .filter_map(|line| line.split_ascii_whitespace().nth(column))
-        .filter(|interface| !matches!(*interface, "lo" | "Iface"))
+        .filter(|interface| *interface != "Iface" && !own.contains(interface))
         .count()
 }
 
@@ -345,8 +433,10 @@ mod tests {
 
     fn proof() -> Proof {
         Proof {
+            shape: Shape::Bare,
             interfaces: vec!["lo".to_owned()],
             routes: 0,
+            open_ends: Vec::new(),
             control_answered: true,
             reached_outside: false,
             unreachable: "Network is unreachable".to_owned(),
@@ -364,11 +454,40 @@ mod tests {
     }
 
     #[test]
+    fn a_node_s_proof_knows_its_own_interfaces_and_no_others() {
+        let interfaces: Vec<String> = node::INTERFACES.iter().map(|&name| name.to_owned()).collect();
+        let node = Proof { shape: Shape::Node, interfaces: interfaces.clone(), ..proof() };
+        assert!(node.holds());
+        assert!(!Proof { shape: Shape::Node, ..proof() }.holds(), "a node without its bridge");
+        assert!(!Proof { interfaces: interfaces.clone(), ..proof() }.holds(), "a bridge where none belongs");
+        let more = interfaces.into_iter().chain(["tap0".to_owned()]).collect();
+        assert!(!Proof { interfaces: more, ..node.clone() }.holds());
+        let open = Proof { open_ends: vec!["node0p".to_owned()], ..node };
+        assert!(!open.holds() && open.to_string().contains("with an end outside: node0p"), "{open}");
+    }
+
+    #[test]
+    fn a_cable_whose_other_end_is_elsewhere_is_open() {
+        let devices = tempfile::tempdir().unwrap();
+        let device = |name: &str, own: &str, peer: &str| {
+            fs::create_dir_all(devices.path().join(name)).unwrap();
+            fs::write(devices.path().join(name).join("ifindex"), format!("{own}\n")).unwrap();
+            fs::write(devices.path().join(name).join("iflink"), format!("{peer}\n")).unwrap();
+        };
+        assert_eq!(open_ends(devices.path()), ["node0p", "node0q"], "absent devices");
+        device("node0p", "4", "3");
+        device("node0q", "3", "4");
+        assert_eq!(open_ends(devices.path()), [""; 0]);
+        device("node0p", "4", "17");
+        assert_eq!(open_ends(devices.path()), ["node0p"]);
+    }
+
+    #[test]
     fn routes_over_loopback_lead_nowhere() {
         let table = "Iface\tDestination\tGateway\neth0\t00000000\t0101A8C0\nlo\t0000007F\t00000000\n";
-        assert_eq!(routes_out(table, 0), 1);
+        assert_eq!(routes_out(table, 0, &["lo"]), 1);
         let six = "00 00 00 00 00 ffffffff 00000001 00000000 00200200       lo\n00 00 00 00 00 1 1 0 3 eth0\n";
-        assert_eq!(routes_out(six, 9), 1);
-        assert_eq!(routes_out("", 0), 0);
+        assert_eq!(routes_out(six, 9, &["lo"]), 1);
+        assert_eq!(routes_out("", 0, &["lo"]), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The inward door: a loopback port outside that leads to one port inside.
+//! The inward door: a loopback port outside that leads to one address inside.
 //!
 //! Connections are made inward only. The listener belongs to the network
 //! outside; one thread enters the network inside and connects from there.
@@ -31,13 +31,13 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Opens a door to `port` on the loopback interface of `network`, or of our
-    /// own network where there is no other.
+    /// Opens a door to `to` as `network` reaches it, or our own network where
+    /// there is no other.
     ///
     /// # Errors
     /// `sandbox.failed`; no listener is left.
-    pub fn open(port: u16, network: Option<OwnedFd>) -> Result<Self, Failure> {
-        let failed = |e: io::Error| Failure::because(&codes::SANDBOX_FAILED, format!("door to port {port}"), &e);
+    pub fn open(to: SocketAddr, network: Option<OwnedFd>) -> Result<Self, Failure> {
+        let failed = |e: io::Error| Failure::because(&codes::SANDBOX_FAILED, format!("door to {to}"), &e);
         // Bound before the thread enters: a socket stays in the network it was made in.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -46,14 +46,14 @@ impl Forwarder {
         let closing = close.clone();
         let (report, started) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
-            .name(format!("door-{port}"))
+            .name(format!("door-{}", to.port()))
             .spawn(move || {
                 let entered = network.map_or(Ok(()), |space| enter(&space));
                 let runtime = entered.and_then(|()| tokio::runtime::Builder::new_current_thread().enable_io().build());
                 match runtime {
                     Ok(runtime) => {
                         let _ = report.send(Ok(()));
-                        let _ = runtime.block_on(serve(listener, port, &closing));
+                        let _ = runtime.block_on(serve(listener, to, &closing));
                     }
                     Err(error) => {
                         let _ = report.send(Err(error));
@@ -87,7 +87,7 @@ fn enter(network: &OwnedFd) -> io::Result<()> {
 }
 
 /// Runs on the thread that is inside: what it connects, it connects inside.
-async fn serve(listener: TcpListener, port: u16, close: &Notify) -> io::Result<()> {
+async fn serve(listener: TcpListener, to: SocketAddr, close: &Notify) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
@@ -103,7 +103,7 @@ async fn serve(listener: TcpListener, port: u16, close: &Notify) -> io::Result<(
         connections.spawn(async move {
             let Ok(_place) = places.acquire().await else { return };
             // With nothing listening inside, the client sees its connection close.
-            if let Ok(mut inner) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+            if let Ok(mut inner) = TcpStream::connect(to).await {
                 let _ = copy_bidirectional(&mut outer, &mut inner).await;
             }
         });

@@ -12,23 +12,29 @@
 //! lie on a memory file system, mode 0600, for as long as the sandbox stands;
 //! after [`Sandbox::down`] no process, mount, namespace or file is left.
 
+pub mod cgroup;
 pub mod detached;
 pub mod fence;
 pub mod forward;
 pub mod identity;
+pub mod node;
 pub mod process;
 pub mod scratch;
 mod spawner;
 pub mod tools;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::codes;
 use crate::base::failure::Failure;
+pub use cgroup::Limits;
+use cgroup::{Groups, Layout};
+use fence::Inside;
 pub use fence::{Fence, Fencing};
 pub use forward::Forwarder;
+pub use node::{Node, NodeWish};
 pub use process::{Command, Process};
 pub use scratch::{Leftover, Scratch};
 use spawner::Spawner;
@@ -42,6 +48,7 @@ pub struct Sandbox {
     // which takes its memory file system with it, then the directory.
     spawner: Option<Spawner>,
     fence: Fence,
+    node: Option<Node>,
     scratch: Option<Scratch>,
 }
 
@@ -57,8 +64,8 @@ impl Sandbox {
         let name = name.to_owned();
         blocking(move || {
             let scratch = Scratch::create(&root, &name)?;
-            match fence::raise(&scratch, wish) {
-                Ok((spawner, fence)) => Ok(Self { spawner: Some(spawner), fence, scratch: Some(scratch) }),
+            match fence::raise(&scratch, wish, Inside { groups: None, node: None }) {
+                Ok((spawner, fence)) => Ok(Self { spawner: Some(spawner), fence, node: None, scratch: Some(scratch) }),
                 Err(failure) => {
                     scratch.remove()?;
                     Err(failure)
@@ -66,6 +73,56 @@ impl Sandbox {
             }
         })
         .await
+    }
+
+    /// Makes a sandbox that stands for a host, with a fence around it: see [`node`].
+    ///
+    /// # Errors
+    /// `sandbox.failed`, also where the machine allows no fence; nothing is left behind.
+    pub async fn up_node(root: &Path, name: &str, wish: &NodeWish) -> Result<Self, Failure> {
+        let (root, name, wish) = (root.to_owned(), name.to_owned(), wish.clone());
+        blocking(move || {
+            let scratch = Scratch::create(&root, &name)?;
+            match raise_node(&scratch, wish) {
+                Ok((spawner, fence, node)) => {
+                    Ok(Self { spawner: Some(spawner), fence, node: Some(node), scratch: Some(scratch) })
+                }
+                Err(failure) => {
+                    scratch.remove()?;
+                    Err(failure)
+                }
+            }
+        })
+        .await
+    }
+
+    /// What the host is like that this sandbox stands for; none if it stands for none.
+    #[must_use]
+    pub fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// How holdfast, which is outside, reaches a path of the inside. Absolute
+    /// symbolic links on the way lead outside.
+    #[must_use]
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        self.fence.seen_from_outside(path)
+    }
+
+    /// Shows a directory of the host, read-only, under its own path in a node,
+    /// as that of programs which lies below the home that a node has not. Without
+    /// a node everything is seen already.
+    ///
+    /// # Errors
+    /// `sandbox.failed`.
+    pub async fn show(&self, directory: &Path) -> Result<(), Failure> {
+        if self.node.is_none() || self.inside(directory).exists() {
+            return Ok(());
+        }
+        let failed = |cause: String| Failure::new(&codes::SANDBOX_FAILED, directory.display(), cause);
+        let spaces = self.fence.spaces().map_err(failed)?;
+        let path = directory.to_owned();
+        blocking(move || Ok(node::show(spaces, &path))).await?.map_err(failed)
     }
 
     /// What keeps the processes inside from the world, or why nothing does.
@@ -122,7 +179,8 @@ impl Sandbox {
     /// `sandbox.failed` when it cannot be started; no process is left.
     pub async fn start(&self, command: Command) -> Result<Process, Failure> {
         let (Some(spawner), Some(scratch)) = (&self.spawner, &self.scratch) else { return Err(gone()) };
-        process::start(spawner, scratch, command).await
+        let groups = self.node.as_ref().map(|node| node.groups.homes_inside()).unwrap_or_default();
+        process::start(spawner, scratch, &groups, command).await
     }
 
     /// Runs a program inside the fence to its end.
@@ -147,8 +205,20 @@ impl Sandbox {
     /// # Errors
     /// `sandbox.failed`; no listener is left.
     pub async fn forward(&self, port: u16) -> Result<Forwarder, Failure> {
+        self.forward_to(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await
+    }
+
+    /// Opens a door from a free loopback port outside to an address as it is
+    /// reached inside: of the node, its pods or its services.
+    ///
+    /// # Errors
+    /// `sandbox.failed`; no listener is left. Without a fence only loopback is inside.
+    pub async fn forward_to(&self, to: SocketAddr) -> Result<Forwarder, Failure> {
         let network = self.fence.network()?;
-        blocking(move || Forwarder::open(port, network)).await
+        if network.is_none() && !to.ip().is_loopback() {
+            return Err(Failure::new(&codes::SANDBOX_FAILED, format!("door to {to}"), "without a fence it is not inside"));
+        }
+        blocking(move || Forwarder::open(to, network)).await
     }
 
     /// A port that was free on the loopback interface a moment ago. Inside a
@@ -189,6 +259,16 @@ impl Drop for Sandbox {
             let _ = self.take_down();
         }
     }
+}
+
+fn raise_node(scratch: &Scratch, wish: NodeWish) -> Result<(Spawner, Fence, Node), Failure> {
+    let failed = |cause: String| Failure::new(&codes::SANDBOX_FAILED, "control groups", cause);
+    let layout = Layout::of_this_process().map_err(failed)?;
+    let groups = Groups::make(scratch, &layout, &wish.limits).map_err(failed)?;
+    let (spawner, fence) = fence::raise(scratch, Fencing::Required, Inside { groups: Some(&groups), node: Some(&wish) })?;
+    let interfaces = fence.proof().map(|proof| proof.interfaces.clone()).unwrap_or_default();
+    let NodeWish { hostname, address, limits } = wish;
+    Ok((spawner, fence, Node { hostname, address, limits, cgroups: groups.version, interfaces, groups }))
 }
 
 fn gone() -> Failure {

@@ -43,6 +43,8 @@ pub struct Command {
     pub arguments: Vec<OsString>,
     /// What it reads as its standard input; nothing if none.
     pub input: Option<OwnedFd>,
+    /// Directories in which it looks for programs before those of the system.
+    pub search: Vec<PathBuf>,
 }
 
 /// A running child. Dropping it kills it.
@@ -61,7 +63,7 @@ type Ended = Result<ExitStatus, String>;
 
 impl Command {
     pub fn new(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
-        Self { name: name.into(), program: program.into(), arguments: Vec::new(), input: None }
+        Self { name: name.into(), program: program.into(), arguments: Vec::new(), input: None, search: Vec::new() }
     }
 
     #[must_use]
@@ -73,6 +75,13 @@ impl Command {
     #[must_use]
     pub fn input(mut self, input: OwnedFd) -> Self {
         self.input = Some(input);
+        self
+    }
+
+    /// Puts directories before the system's own in the program's `PATH`.
+    #[must_use]
+    pub fn search(mut self, directories: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.search.extend(directories);
         self
     }
 }
@@ -178,12 +187,18 @@ impl fmt::Debug for Process {
     }
 }
 
-pub(super) async fn start(spawner: &Spawner, scratch: &Scratch, command: Command) -> Result<Process, Failure> {
+pub(super) async fn start(
+    spawner: &Spawner,
+    scratch: &Scratch,
+    groups: &[PathBuf],
+    command: Command,
+) -> Result<Process, Failure> {
     let failed = |e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, command.program.display(), e);
     let (log_path, log) = new_log(scratch, &command.name).map_err(|e| failed(&e))?;
-    let mut child = bound_to_parent(command.program.as_os_str());
+    let path = search_path(&command.search).map_err(|e| failed(&e))?;
+    let mut child = bound_to_parent(groups, command.program.as_os_str());
     child.args(&command.arguments).env_clear().current_dir(scratch.path());
-    child.env("PATH", SYSTEM_PATH);
+    child.env("PATH", path);
     child.env("HOME", scratch.path()).env("TMPDIR", scratch.path().join("tmp"));
     child.stdin(command.input.map_or_else(Stdio::null, Stdio::from));
     child.stdout(log.try_clone().map_err(|e| Failure::because(&codes::SANDBOX_FAILED, log_path.display(), &e))?);
@@ -191,6 +206,11 @@ pub(super) async fn start(spawner: &Spawner, scratch: &Scratch, command: Command
     let failed = |e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, command.program.display(), e);
     let child = spawner.start(child).map_err(|e| failed(&e))?;
     watch_over(scratch, child, command.name, log_path)
+}
+
+fn search_path(directories: &[PathBuf]) -> io::Result<OsString> {
+    let all = directories.iter().map(PathBuf::as_path).chain(SYSTEM_PATH.split(':').map(Path::new));
+    std::env::join_paths(all).map_err(|_| io::Error::other("a directory to search has a colon in its path"))
 }
 
 /// Notes the child in the scratch directory and waits for its end on a thread.

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::cgroup;
 use super::identity::{ProcessIdentity, boot_id};
 use crate::base::codes;
 use crate::base::digest::Sha256;
@@ -82,8 +83,18 @@ impl Scratch {
     /// appears with the first of them. Its name tells the owner, too.
     #[must_use]
     pub fn shared_memory(&self) -> PathBuf {
+        Path::new(MEMORY).join(self.short_name())
+    }
+
+    /// What this run's control groups are called, in every tree.
+    pub(super) fn group_name(&self) -> String {
+        self.short_name()
+    }
+
+    /// Tells the owner, and this directory from others of the same owner.
+    fn short_name(&self) -> String {
         let path = Sha256::of(self.path.as_os_str().as_encoded_bytes()).to_string();
-        Path::new(MEMORY).join(format!("{MARK}{}-{}", &path[..16], self.owner))
+        format!("{MARK}{}-{}", &path[..16], self.owner)
     }
 
     /// Makes [`Self::shared_memory`] where it is missing, refusing a file system
@@ -114,11 +125,12 @@ impl Scratch {
         end_recorded(&self.path)
     }
 
-    /// Removes the directory and its part of the shared memory.
+    /// Removes the directory, its control groups and its part of the shared memory.
     ///
     /// # Errors
     /// `sandbox.failed` names the path; the next sweep tries again.
     pub fn remove(self) -> Result<(), Failure> {
+        cgroup::remove_recorded(&self.path, &self.group_name())?;
         remove_tree(&self.shared_memory())?;
         remove_tree(&self.path)
     }

@@ -6,6 +6,7 @@
 //! fence: what it starts is inside, and stays its direct child.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -67,16 +68,27 @@ impl Drop for Spawner {
 /// A parent that died before the signal was asked for sends none: then `$PPID`
 /// is another process. Inside the fence it is 0, as the parent lies outside,
 /// and the holder's end ends every process there.
-const UNLESS_ORPHANED: &str = r#"[ "$PPID" = "$1" ] || [ "$PPID" = 0 ] || exit 125; shift; exec "$@""#;
+///
+/// What follows up to `--` are control groups to enter: 0 is who writes it.
+const UNLESS_ORPHANED: &str = r#"
+[ "$PPID" = "$1" ] || [ "$PPID" = 0 ] || exit 125
+shift
+while [ "$1" != -- ]; do
+    echo 0 > "$1/cgroup.procs" || exit 125
+    shift
+done
+shift
+exec "$@"
+"#;
 
 /// A command that dies with the thread that starts it: `setpriv` asks for the
-/// signal and becomes a shell, which looks whether its parent is still there
-/// and becomes the program, all under one pid.
+/// signal and becomes a shell, which looks whether its parent is still there,
+/// enters `groups` and becomes the program, all under one pid.
 #[allow(clippy::disallowed_methods)] // this module is where processes come from
-pub(super) fn bound_to_parent(program: &std::ffi::OsStr) -> Command {
+pub(super) fn bound_to_parent(groups: &[PathBuf], program: &std::ffi::OsStr) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "/bin/sh", "-c", UNLESS_ORPHANED, "sh"]);
-    command.arg(std::process::id().to_string()).arg(program);
+    command.arg(std::process::id().to_string()).args(groups).arg("--").arg(program);
     command
 }
 
@@ -98,7 +110,8 @@ fn serve(inbox: &mpsc::Receiver<Request>) {
     }
 }
 
-fn enter(spaces: &[(LinkNameSpaceType, OwnedFd)]) -> io::Result<()> {
+/// Moves the calling thread, which must not be one of a pool, into namespaces.
+pub(super) fn enter(spaces: &[(LinkNameSpaceType, OwnedFd)]) -> io::Result<()> {
     // A mount namespace can be entered only by a thread with a root and working
     // directory of its own. The deprecation is about `FILES`, which would part
     // this thread from the process's descriptors; `FS` does not.

@@ -17,6 +17,7 @@ mod inspect;
 mod k8s_hostile;
 mod k8s_vectors;
 mod ledger;
+mod node;
 mod record;
 mod report;
 #[path = "../rig/mod.rs"]

@@ -16,7 +16,7 @@ use holdfast::sandbox::{Command, Fencing, Process, Sandbox, scratch};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 async fn up(root: &Path, wish: Fencing) -> Sandbox {
     let sandbox = Sandbox::up(root, "test", wish).await.unwrap();
@@ -26,12 +26,12 @@ async fn up(root: &Path, wish: Fencing) -> Sandbox {
     sandbox
 }
 
-fn shell(script: &str) -> Command {
+pub(crate) fn shell(script: &str) -> Command {
     Command::new("shell", "/bin/sh").args(["-c", script])
 }
 
 /// This test binary in a role of its own.
-fn in_role(role: &str, argument: impl std::fmt::Display) -> Command {
+pub(crate) fn in_role(role: &str, argument: impl std::fmt::Display) -> Command {
     let binary = std::env::current_exe().unwrap();
     let script = format!(
         "HOLDFAST_TEST_ROLE={role} HOLDFAST_TEST_ARGUMENT={argument} exec {} --exact sandbox::role --nocapture",
@@ -41,7 +41,7 @@ fn in_role(role: &str, argument: impl std::fmt::Display) -> Command {
 }
 
 /// Ends when the process has ended, whoever its parent is.
-async fn gone(pid: u32) {
+pub(crate) async fn gone(pid: u32) {
     let ended = async {
         while ProcessIdentity::of(pid.cast_signed()).is_some() {
             tokio::task::yield_now().await;
@@ -50,7 +50,7 @@ async fn gone(pid: u32) {
     tokio::time::timeout(LIMIT, ended).await.unwrap_or_else(|_| panic!("process {pid} still runs"));
 }
 
-async fn log_of(process: Process) -> String {
+pub(crate) async fn log_of(process: Process) -> String {
     tokio::time::timeout(LIMIT, process.wait()).await.unwrap().unwrap();
     std::fs::read_to_string(process.log()).unwrap()
 }
@@ -61,8 +61,9 @@ async fn role() {
     let Ok(role) = std::env::var("HOLDFAST_TEST_ROLE") else { return };
     let argument = std::env::var("HOLDFAST_TEST_ARGUMENT").unwrap_or_default();
     match role.as_str() {
-        "echo" => {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, argument.parse().unwrap())).unwrap();
+        "echo" | "echo-anywhere" => {
+            let address = if role == "echo" { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+            let listener = TcpListener::bind((address, argument.parse().unwrap())).unwrap();
             println!("listening");
             for connection in listener.incoming() {
                 let mut connection = connection.unwrap();
@@ -81,6 +82,13 @@ async fn role() {
             sandbox.write_private("key", b"key material").unwrap();
             let child = sandbox.start(shell("exec sleep 1000")).await.unwrap();
             println!("memory {}", sandbox.scratch().unwrap().shared_memory().display());
+            println!("child {}", child.pid());
+            std::future::pending::<()>().await;
+        }
+        "node-holdfast" => {
+            let wish = crate::node::wish("198.51.100.10");
+            let sandbox = Sandbox::up_node(Path::new(&argument), "killed", &wish).await.unwrap();
+            let child = sandbox.start(shell("mkdir -p /sys/fs/cgroup/pids/below/deeper; exec sleep 1000")).await.unwrap();
             println!("child {}", child.pid());
             std::future::pending::<()>().await;
         }
