@@ -18,6 +18,8 @@ const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::fr
 
 /// The smallest etcd database has four pages; nobody holds a terabyte in memory.
 const IMAGE_LIMITS: RangeInclusive<u64> = (1 << 20)..=(1 << 40);
+/// A single etcd needs more than the least; the most is more than a host has.
+const MEMORY_LIMITS: RangeInclusive<u64> = 64 << 20..=16 << 40;
 
 /// zstd's levels 20 to 22 need more memory than a control-plane host has to spare.
 const COMPRESSION_LEVELS: RangeInclusive<i32> = 1..=19;
@@ -163,6 +165,8 @@ fn rehearsal(mut section: Section<'_, '_>) -> RehearsalConfig {
         scratch_dir: section.or("scratch_dir", defaults::SCRATCH_DIR.into(), value::path),
         tools: bare(section.optional("tools", value::path)),
         runbooks: bare(section.optional("runbooks", value::path)),
+        memory_limit: bare(section.optional("memory_limit", |v| value::bytes(v, MEMORY_LIMITS))),
+        cpu_limit: bare(section.optional("cpu_limit", value::cpus)),
         fence: section.or("fence", defaults::FENCE, value::fence),
         etcd_ready_timeout: section.or("etcd_ready_timeout", defaults::ETCD_READY_TIMEOUT, timeout),
         apiserver_ready_timeout: section.or("apiserver_ready_timeout", defaults::APISERVER_READY_TIMEOUT, timeout),

@@ -133,6 +133,10 @@ pub struct RehearsalConfig {
     pub tools: Option<PathBuf>,
     /// A directory of runbooks; without it those in the binary.
     pub runbooks: Option<PathBuf>,
+    /// Bytes of memory for what runs in a scratch environment; without it all of the host's.
+    pub memory_limit: Option<u64>,
+    /// Thousandths of a CPU for it; without it all of the host's.
+    pub cpu_limit: Option<u32>,
     pub fence: FencePolicy,
     /// For a restored etcd to answer.
     pub etcd_ready_timeout: Duration,

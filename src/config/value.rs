@@ -88,6 +88,23 @@ pub(super) fn integer(value: &DeValue<'_>, range: RangeInclusive<i32>) -> Result
     number.filter(|n| range.contains(n)).ok_or_else(|| format!("must be a number from {} to {}", range.start(), range.end()))
 }
 
+/// `2`, `1.5`: in thousandths.
+pub(super) fn cpus(value: &DeValue<'_>) -> Result<u32, String> {
+    /// A tenth of one, to more than a host has.
+    const RANGE: RangeInclusive<u32> = 100..=1_024_000;
+    let number = match value {
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse::<f64>().ok(),
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    };
+    // Saturates, and takes what is no number for 0.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let thousandths = number.map(|number| (number * 1000.0).round() as u32);
+    thousandths
+        .filter(|n| RANGE.contains(n))
+        .ok_or_else(|| "must be a number of CPUs from 0.1 to 1024, such as 2 or 1.5".to_owned())
+}
+
 /// `"auto"`, `true` or `false`.
 pub(super) fn fence(value: &DeValue<'_>) -> Result<FencePolicy, String> {
     match value {

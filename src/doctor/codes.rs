@@ -276,6 +276,21 @@ codes! {
     FENCE_OFF = "doctor.tools.fence-off", Note,
         "rehearsals run without a fence, as configured",
         "set rehearsal.fence = \"auto\" where the machine allows it";
+    NO_OVERLAY = "doctor.tools.no-overlay", Warning,
+        "the kernel has no overlay file system: no host of its own can be made for rung cluster",
+        "load it with modprobe overlay";
+    NO_BRIDGE = "doctor.tools.no-bridge", Warning,
+        "the kernel makes no bridge or no pair of virtual cables: no host of its own can be made for rung cluster",
+        "load them with modprobe bridge and modprobe veth";
+    NO_CONTROLLERS = "doctor.tools.no-controllers", Warning,
+        "control groups lack what a kubelet or a limit of a rehearsal needs",
+        "mount or delegate the controllers, as with Delegate=yes in the unit of holdfast";
+    NO_IP = "doctor.tools.no-ip", Warning,
+        "there is no ip to set up a network with: neither a fence nor a host of its own can be made",
+        "install iproute2";
+    NO_NODE = "doctor.tools.no-node", Warning,
+        "this machine makes no host of its own for a rehearsal: rung cluster cannot be reached here",
+        "see what the finding names, and run rehearsals as root";
     MEMORY_SWAPS = "doctor.tools.memory-swaps", Warning,
         "an opened image may reach the swap space: the limit on locked memory is smaller than it",
         "raise the limit (LimitMEMLOCK= of the unit, ulimit -l), or switch swap off";

@@ -24,6 +24,7 @@ pub mod finding;
 mod history;
 mod identities;
 mod members;
+mod node;
 mod peek;
 mod recorded;
 mod roles;
@@ -114,6 +115,7 @@ pub fn checks() -> Vec<Box<dyn Check>> {
         Box::new(clocks::Stores),
         Box::new(tools::Programs),
         Box::new(tools::FenceCheck),
+        Box::new(node::NodeCheck),
         Box::new(tools::Memory),
         Box::new(space::Scratch),
     ]

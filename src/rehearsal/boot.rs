@@ -42,7 +42,7 @@ impl Ladder<'_> {
         let etcdutl = tools::find(ETCDUTL, &wanted, self.host.places).await?;
         let image = self.image()?.descriptor()?;
         let root = &self.host.config.rehearsal.scratch_dir;
-        let sandbox = Sandbox::up(root, &self.run, self.host.fencing()).await?;
+        let sandbox = Sandbox::up_within(root, &self.run, self.host.fencing(), self.host.limits()).await?;
         let fence = sandbox.fence();
         let mut facts = Facts {
             fence: Some(FenceFacts {

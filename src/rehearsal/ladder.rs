@@ -27,7 +27,7 @@ use crate::rehearsal::write::MemberOrder;
 use crate::runbook::facts::Facts;
 use crate::runbook::model::{Step, Work};
 use crate::runbook::run::{Actions, Done, StepFailure};
-use crate::sandbox::{Fencing, Places};
+use crate::sandbox::{Fencing, Limits, Places};
 use crate::store::Store;
 
 /// What a rehearsal host has. Both identities are here: whoever has this host
@@ -75,6 +75,15 @@ impl RehearsalHost<'_> {
     /// Can keys be had at all?
     pub(super) fn has_keys(&self, subject: &Subject) -> bool {
         subject.file.as_ref().map_or(self.escrow_identity.is_some(), |file| !file.keys.is_empty())
+    }
+
+    /// What a scratch environment may use of this host.
+    pub(super) fn limits(&self) -> Limits {
+        let rehearsal = &self.config.rehearsal;
+        Limits {
+            memory_bytes: rehearsal.memory_limit,
+            cpus: rehearsal.cpu_limit.map(|thousandths| f64::from(thousandths) / 1000.0),
+        }
     }
 
     pub(super) fn fencing(&self) -> Fencing {

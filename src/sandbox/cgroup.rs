@@ -8,7 +8,7 @@
 //! Groups are not part of a namespace and outlive their last process: their
 //! paths are noted in the scratch directory before they are made.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -17,7 +17,10 @@ use std::time::Duration;
 use super::scratch::Scratch;
 use crate::base::codes;
 use crate::base::failure::Failure;
+use crate::base::units::human_bytes;
 
+/// What a failure that comes from here is about.
+pub(super) const GROUPS: &str = "control groups";
 /// Paths of groups in a scratch directory, one a line.
 const RECORD: &str = "cgroups";
 /// `f_type` of cgroup file systems, version 1 and 2.
@@ -178,6 +181,7 @@ fn unescape(text: &str) -> PathBuf {
 #[derive(Debug, Clone)]
 pub struct Groups {
     pub version: Version,
+    limits: Limits,
     /// The controllers of a tree, and our group in it.
     made: Vec<(String, PathBuf)>,
 }
@@ -207,7 +211,7 @@ impl Groups {
             }
             made.push((tree.controllers.clone(), group));
         }
-        let groups = Self { version: layout.version, made };
+        let groups = Self { version: layout.version, limits: *limits, made };
         groups.limit(limits)?;
         Ok(groups)
     }
@@ -246,12 +250,29 @@ impl Groups {
         found.map(|(_, path)| path.as_path()).ok_or_else(|| format!("no control group for {controller}"))
     }
 
+    /// The memory limit, where there is one, in words.
+    #[must_use]
+    pub fn memory_limit(&self) -> Option<String> {
+        self.limits.memory_bytes.map(human_bytes)
+    }
+
     /// How many processes the kernel ended because the memory limit was reached.
     #[must_use]
     pub fn ended_for_memory(&self) -> u64 {
         let file = if self.version == Version::V2 { "memory.events" } else { "memory.oom_control" };
         let text = self.of("memory").ok().and_then(|group| fs::read_to_string(group.join(file)).ok()).unwrap_or_default();
         text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// How a process gets into the groups, where it sees them as this process does.
+    pub(super) fn entry(&self) -> Result<Entry, String> {
+        let watch = Some(self.clone());
+        if self.version != Version::V2 {
+            return Ok(Entry { paths: self.roots(), procs: None, watch });
+        }
+        let procs = self.of("")?.join(LEAF).join("cgroup.procs");
+        let opened = OpenOptions::new().write(true).open(&procs).map_err(|e| format!("{}: {e}", procs.display()))?;
+        Ok(Entry { paths: Vec::new(), procs: Some(opened), watch })
     }
 
     /// The groups that the first process enters before it opens its namespaces:
@@ -288,6 +309,18 @@ impl Groups {
         };
         self.made.iter().map(mount).collect()
     }
+}
+
+/// How a process gets into the groups of its sandbox: into none by default.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// Groups as the process sees them.
+    pub(super) paths: Vec<PathBuf>,
+    /// Under version 2: opened outside, as whoever is in a cgroup namespace may
+    /// not bring in a process from beyond it.
+    pub(super) procs: Option<File>,
+    /// Tells who was ended for memory.
+    pub(super) watch: Option<Groups>,
 }
 
 /// The nearest group, from this process's own upwards, that gives memory, CPU
@@ -457,7 +490,7 @@ mod tests {
         let read = |path: PathBuf| fs::read_to_string(path).unwrap();
         let one = group("one");
         fs::write(one.join("memory.swap.max"), "max").unwrap();
-        let groups = Groups { version: Version::V2, made: vec![(String::new(), one.clone())] };
+        let groups = Groups { version: Version::V2, limits, made: vec![(String::new(), one.clone())] };
         groups.limit(&limits).unwrap();
         assert_eq!(read(one.join("memory.max")), "67108864");
         assert_eq!(read(one.join("memory.swap.max")), "0");
@@ -467,12 +500,12 @@ mod tests {
 
         let (cpu, memory) = (group("cpu"), group("memory"));
         let made = vec![("cpu,cpuacct".to_owned(), cpu.clone()), ("memory".to_owned(), memory.clone())];
-        let groups = Groups { version: Version::V1, made };
+        let groups = Groups { version: Version::V1, limits, made };
         groups.limit(&limits).unwrap();
         assert_eq!(read(memory.join("memory.limit_in_bytes")), "67108864");
         assert_eq!((read(cpu.join("cpu.cfs_quota_us")), read(cpu.join("cpu.cfs_period_us"))), ("150000".into(), "100000".into()));
         assert_eq!(groups.ended_for_memory(), 0, "a kernel that does not count");
-        let none = Groups { version: Version::V1, made: Vec::new() };
+        let none = Groups { version: Version::V1, limits, made: Vec::new() };
         assert!(none.limit(&limits).unwrap_err().contains("memory"));
         none.limit(&Limits::default()).unwrap();
     }

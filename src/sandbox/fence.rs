@@ -107,8 +107,9 @@ const HOLD: &str = r#"
 ip link set lo up || exit 1
 echo "$2" > /proc/sys/kernel/hostname
 if [ -n "$4" ]; then
-    ip link add node0 type bridge && ip address add "$4/24" dev node0 && ip link set node0 up || exit 1
-    ip link add node0p type veth peer name node0q && ip link set node0p master node0 up || exit 1
+    ip link add node0 type bridge || { echo "the kernel makes no bridge"; exit 1; } >&2
+    ip link add node0p type veth peer name node0q || { echo "the kernel makes no veth pair"; exit 1; } >&2
+    ip address add "$4/24" dev node0 && ip link set node0 up && ip link set node0p master node0 up || exit 1
     ip link set node0q up && ip route add default dev node0 || exit 1
     echo 1 > /proc/sys/net/ipv4/ip_forward || exit 1
 fi

@@ -30,7 +30,7 @@ use std::time::Duration;
 use crate::base::codes;
 use crate::base::failure::Failure;
 pub use cgroup::Limits;
-use cgroup::{Groups, Layout};
+use cgroup::{Entry, Groups, Layout};
 use fence::Inside;
 pub use fence::{Fence, Fencing};
 pub use forward::Forwarder;
@@ -49,6 +49,8 @@ pub struct Sandbox {
     spawner: Option<Spawner>,
     fence: Fence,
     node: Option<Node>,
+    /// How children get into the groups of this sandbox, if it has any.
+    entry: Entry,
     scratch: Option<Scratch>,
 }
 
@@ -60,12 +62,28 @@ impl Sandbox {
     /// # Errors
     /// `sandbox.failed`; nothing is left behind.
     pub async fn up(root: &Path, name: &str, wish: Fencing) -> Result<Self, Failure> {
+        Self::up_within(root, name, wish, Limits::default()).await
+    }
+
+    /// As [`Sandbox::up`], with limits for all that runs inside together.
+    ///
+    /// # Errors
+    /// `sandbox.failed`, also where a limit cannot be set; nothing is left behind.
+    pub async fn up_within(root: &Path, name: &str, wish: Fencing, limits: Limits) -> Result<Self, Failure> {
         let root = root.to_owned();
         let name = name.to_owned();
         blocking(move || {
             let scratch = Scratch::create(&root, &name)?;
-            match fence::raise(&scratch, wish, Inside { groups: None, node: None }) {
-                Ok((spawner, fence)) => Ok(Self { spawner: Some(spawner), fence, node: None, scratch: Some(scratch) }),
+            let raised = limited(&scratch, &limits).and_then(|groups| {
+                // Processes inside enter the groups; the fence itself does not count.
+                let (spawner, fence) = fence::raise(&scratch, wish, Inside { groups: None, node: None })?;
+                let entry = groups.as_ref().map_or_else(|| Ok(Entry::default()), Groups::entry).map_err(no_groups)?;
+                Ok((spawner, fence, entry))
+            });
+            match raised {
+                Ok((spawner, fence, entry)) => {
+                    Ok(Self { spawner: Some(spawner), fence, node: None, entry, scratch: Some(scratch) })
+                }
                 Err(failure) => {
                     scratch.remove()?;
                     Err(failure)
@@ -84,8 +102,8 @@ impl Sandbox {
         blocking(move || {
             let scratch = Scratch::create(&root, &name)?;
             match raise_node(&scratch, wish) {
-                Ok((spawner, fence, node)) => {
-                    Ok(Self { spawner: Some(spawner), fence, node: Some(node), scratch: Some(scratch) })
+                Ok((spawner, fence, node, entry)) => {
+                    Ok(Self { spawner: Some(spawner), fence, node: Some(node), entry, scratch: Some(scratch) })
                 }
                 Err(failure) => {
                     scratch.remove()?;
@@ -179,8 +197,7 @@ impl Sandbox {
     /// `sandbox.failed` when it cannot be started; no process is left.
     pub async fn start(&self, command: Command) -> Result<Process, Failure> {
         let (Some(spawner), Some(scratch)) = (&self.spawner, &self.scratch) else { return Err(gone()) };
-        let groups = self.node.as_ref().map(|node| node.groups.homes_inside()).unwrap_or_default();
-        process::start(spawner, scratch, &groups, command).await
+        process::start(spawner, scratch, &self.entry, command).await
     }
 
     /// Runs a program inside the fence to its end.
@@ -192,7 +209,7 @@ impl Sandbox {
         let ended = tokio::time::timeout(limit, process.wait()).await;
         let cause = match ended {
             Ok(Ok(status)) if status.success() => return Ok(()),
-            Ok(Ok(status)) => format!("ended with {status}"),
+            Ok(Ok(status)) => process.ending(status),
             Ok(Err(failure)) => return Err(failure),
             Err(_) => format!("did not end within {}", crate::base::units::human_duration(limit)),
         };
@@ -261,14 +278,28 @@ impl Drop for Sandbox {
     }
 }
 
-fn raise_node(scratch: &Scratch, wish: NodeWish) -> Result<(Spawner, Fence, Node), Failure> {
-    let failed = |cause: String| Failure::new(&codes::SANDBOX_FAILED, "control groups", cause);
-    let layout = Layout::of_this_process().map_err(failed)?;
-    let groups = Groups::make(scratch, &layout, &wish.limits).map_err(failed)?;
+fn no_groups(cause: String) -> Failure {
+    Failure::new(&codes::SANDBOX_FAILED, cgroup::GROUPS, cause)
+        .next("run as root where control groups can be made below the own one, or leave out rehearsal.memory_limit and cpu_limit")
+}
+
+/// Groups where there is something to limit.
+fn limited(scratch: &Scratch, limits: &Limits) -> Result<Option<Groups>, Failure> {
+    if limits.is_none() {
+        return Ok(None);
+    }
+    let groups = Layout::of_this_process().and_then(|layout| Groups::make(scratch, &layout, limits));
+    groups.map(Some).map_err(no_groups)
+}
+
+fn raise_node(scratch: &Scratch, wish: NodeWish) -> Result<(Spawner, Fence, Node, Entry), Failure> {
+    let layout = Layout::of_this_process().map_err(no_groups)?;
+    let groups = Groups::make(scratch, &layout, &wish.limits).map_err(no_groups)?;
     let (spawner, fence) = fence::raise(scratch, Fencing::Required, Inside { groups: Some(&groups), node: Some(&wish) })?;
     let interfaces = fence.proof().map(|proof| proof.interfaces.clone()).unwrap_or_default();
     let NodeWish { hostname, address, limits } = wish;
-    Ok((spawner, fence, Node { hostname, address, limits, cgroups: groups.version, interfaces, groups }))
+    let entry = node::entry(&groups).map_err(no_groups)?;
+    Ok((spawner, fence, Node { hostname, address, limits, cgroups: groups.version, interfaces }, entry))
 }
 
 fn gone() -> Failure {

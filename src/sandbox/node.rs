@@ -21,9 +21,11 @@ use rustix::mount::{
 };
 use rustix::thread::LinkNameSpaceType;
 
-use super::cgroup::{Groups, Limits, Version};
+use super::cgroup::{Entry, GROUPS, Groups, Layout, Limits, Version};
+use super::process::SYSTEM_PATH;
 use super::scratch::Scratch;
 use super::spawner::enter;
+use crate::base::failure::Failure;
 
 /// What a host is to be like.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +44,6 @@ pub struct Node {
     pub limits: Limits,
     pub cgroups: Version,
     pub interfaces: Vec<String>,
-    pub(super) groups: Groups,
 }
 
 /// Interfaces of a node, sorted: a bridge with its address, and a pair of
@@ -78,6 +79,65 @@ const KERNEL_VALUES: [(&str, &str); 6] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 const GROUP_TREES: &str = "/sys/fs/cgroup";
+
+/// Controllers that a kubelet does not start without.
+const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+
+/// What a machine lacks that a node needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    /// The file system that lays one directory over another.
+    Overlay,
+    /// Names of controllers, or why no group can be made.
+    Controllers(String),
+    /// `ip` of iproute2.
+    Ip,
+    /// The kernel refuses a bridge or a pair of virtual cables, in its words.
+    Bridge(String),
+    /// Anything else.
+    Other(String),
+}
+
+/// What this machine lacks, as far as it shows without making a node.
+#[must_use]
+pub fn lacks() -> Vec<Lack> {
+    let file_systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let has_ip = SYSTEM_PATH.split(':').any(|directory| Path::new(directory).join("ip").exists());
+    lacking(&file_systems, Layout::of_this_process(), has_ip)
+}
+
+fn lacking(file_systems: &str, layout: Result<Layout, String>, has_ip: bool) -> Vec<Lack> {
+    let mut found = Vec::new();
+    if !file_systems.lines().any(|line| line.split_ascii_whitespace().last() == Some("overlay")) {
+        found.push(Lack::Overlay);
+    }
+    match layout {
+        Err(cause) => found.push(Lack::Controllers(cause)),
+        Ok(layout) => {
+            let absent: Vec<_> = CONTROLLERS.into_iter().filter(|name| !layout.has(name)).collect();
+            if !absent.is_empty() {
+                found.push(Lack::Controllers(format!("{} ({})", absent.join(", "), layout.version.as_str())));
+            }
+        }
+    }
+    if !has_ip {
+        found.push(Lack::Ip);
+    }
+    found
+}
+
+/// What a failure to make a node says about the machine.
+#[must_use]
+pub fn lack_in(failure: &Failure) -> Lack {
+    let cause = failure.cause().to_owned();
+    if failure.object() == GROUPS {
+        Lack::Controllers(cause)
+    } else if ["bridge", "veth pair"].iter().any(|kind| cause.contains(&format!("the kernel makes no {kind}"))) {
+        Lack::Bridge(cause)
+    } else {
+        Lack::Other(cause)
+    }
+}
 
 /// What the furnishing thread needs.
 struct Plan {
@@ -256,14 +316,13 @@ impl Plan {
     }
 }
 
-impl Groups {
-    /// The groups that processes live in, as they are seen inside a node.
-    pub(super) fn homes_inside(&self) -> Vec<PathBuf> {
-        match self.version {
-            Version::V2 => vec![Path::new(GROUP_TREES).join("leaf")],
-            _ => self.mounts().into_iter().map(|(name, _)| Path::new(GROUP_TREES).join(name)).collect(),
-        }
-    }
+/// How a process that starts inside a node gets into its groups.
+pub(super) fn entry(groups: &Groups) -> Result<Entry, String> {
+    let seen = |(name, _): (String, String)| Path::new(GROUP_TREES).join(name);
+    Ok(match groups.version {
+        Version::V2 => groups.entry()?,
+        Version::V1 | Version::Hybrid => Entry { paths: groups.mounts().into_iter().map(seen).collect(), ..groups.entry()? },
+    })
 }
 
 fn memory(target: &str, options: &str) -> Result<(), String> {
@@ -283,4 +342,41 @@ fn text(options: &str) -> Result<std::ffi::CString, String> {
 /// Names what could not be mounted.
 fn told<T>(target: impl AsRef<Path>, done: rustix::io::Result<T>) -> Result<T, String> {
     done.map_err(|e| format!("{} cannot be mounted: {e}", target.as_ref().display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::codes;
+
+    const FILE_SYSTEMS: &str = "nodev\ttmpfs\n\text4\nnodev\toverlay\n";
+
+    fn layout(controllers: &[&str]) -> Result<Layout, String> {
+        let groups: String = controllers.iter().map(|name| format!("1:{name}:/\n")).collect();
+        let mount = |name: &&str| format!("3 2 0:1 / /sys/fs/cgroup/{name} rw - cgroup cgroup rw,{name}\n");
+        Layout::read(&groups, &controllers.iter().map(mount).collect::<String>())
+    }
+
+    #[test]
+    fn what_a_machine_lacks_is_named_one_by_one() {
+        let all = || layout(&["cpu", "cpuset", "memory", "pids"]);
+        assert_eq!(lacking(FILE_SYSTEMS, all(), true), []);
+        assert_eq!(lacking("nodev\toverlayfs2\n", all(), true), [Lack::Overlay]);
+        assert_eq!(lacking(FILE_SYSTEMS, all(), false), [Lack::Ip]);
+        let few = lacking(FILE_SYSTEMS, layout(&["cpu", "memory"]), true);
+        assert_eq!(few, [Lack::Controllers("cpuset, pids (v1)".to_owned())]);
+        let none = lacking("", layout(&[]), false);
+        assert_eq!(none.len(), 3, "{none:?}");
+    }
+
+    #[test]
+    fn a_failure_tells_what_was_lacking() {
+        let failure = |object: &str, cause: &str| Failure::new(&codes::SANDBOX_FAILED, object, cause);
+        assert!(matches!(lack_in(&failure(GROUPS, "no control group for memory")), Lack::Controllers(_)));
+        for kind in ["bridge", "veth pair"] {
+            let cause = format!("required, and cannot be raised: Unknown device type\nthe kernel makes no {kind}");
+            assert!(matches!(lack_in(&failure("fence", &cause)), Lack::Bridge(_)));
+        }
+        assert_eq!(lack_in(&failure("fence", "not root")), Lack::Other("not root".to_owned()));
+    }
 }

@@ -14,6 +14,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::sync::watch;
 
+use super::cgroup::{Entry, Groups};
 use super::identity::ProcessIdentity;
 use super::scratch::{self, Scratch};
 use super::spawner::{Spawner, bound_to_parent};
@@ -28,7 +29,7 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// Longest line shown; some programs log stack traces in one.
 const TAIL_LINE_BYTES: usize = 400;
 /// Where util-linux lies; the programs themselves are started by their full path.
-const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a process has after SIGTERM before it is killed.
 pub const GRACE: Duration = Duration::from_secs(10);
 
@@ -54,8 +55,24 @@ pub struct Process {
     /// Means this very child, whatever becomes of its pid.
     descriptor: OwnedFd,
     log: PathBuf,
+    memory: Option<Memory>,
     ended: watch::Receiver<Option<Ended>>,
     waiter: Option<JoinHandle<()>>,
+}
+
+/// A limit of memory that a child has, with others.
+struct Memory {
+    groups: Groups,
+    limit: String,
+    /// How many had been ended for it when the child started.
+    before: u64,
+}
+
+impl Memory {
+    fn of(groups: &Groups) -> Option<Self> {
+        let limit = groups.memory_limit()?;
+        Some(Self { before: groups.ended_for_memory(), groups: groups.clone(), limit })
+    }
 }
 
 /// How a child ended, or why the kernel does not tell.
@@ -124,11 +141,23 @@ impl Process {
         tokio::select! {
             answer = ready => Ok(answer),
             ended = self.wait() => Err(match ended {
-                Ok(status) => format!("it ended with {status}"),
+                Ok(status) => format!("it {}", self.ending(status)),
                 Err(failure) => failure.cause().to_owned(),
             }),
             () = tokio::time::sleep(limit) => Err(format!("it was not ready within {}", human_duration(limit))),
         }
+    }
+
+    /// `ended with exit status: 1`, with the memory limit where that was the reason.
+    #[must_use]
+    pub fn ending(&self, status: ExitStatus) -> String {
+        let exceeded = self.memory.as_ref().filter(|memory| memory.groups.ended_for_memory() > memory.before);
+        exceeded.map_or_else(
+            || format!("ended with {status}"),
+            |Memory { limit, .. }| {
+                format!("ended with {status}: the kernel ended a process that exceeded rehearsal.memory_limit, which is {limit}")
+            },
+        )
     }
 
     /// How it ended, if it has.
@@ -187,25 +216,24 @@ impl fmt::Debug for Process {
     }
 }
 
-pub(super) async fn start(
-    spawner: &Spawner,
-    scratch: &Scratch,
-    groups: &[PathBuf],
-    command: Command,
-) -> Result<Process, Failure> {
+pub(super) async fn start(spawner: &Spawner, scratch: &Scratch, entry: &Entry, command: Command) -> Result<Process, Failure> {
     let failed = |e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, command.program.display(), e);
     let (log_path, log) = new_log(scratch, &command.name).map_err(|e| failed(&e))?;
     let path = search_path(&command.search).map_err(|e| failed(&e))?;
-    let mut child = bound_to_parent(groups, command.program.as_os_str());
+    let mut groups = entry.paths.clone();
+    groups.extend(entry.procs.as_ref().map(|_| PathBuf::from("-")));
+    let mut child = bound_to_parent(&groups, command.program.as_os_str());
     child.args(&command.arguments).env_clear().current_dir(scratch.path());
     child.env("PATH", path);
     child.env("HOME", scratch.path()).env("TMPDIR", scratch.path().join("tmp"));
     child.stdin(command.input.map_or_else(Stdio::null, Stdio::from));
-    child.stdout(log.try_clone().map_err(|e| Failure::because(&codes::SANDBOX_FAILED, log_path.display(), &e))?);
-    child.stderr(log);
+    let copied = |file: &File| file.try_clone().map_err(|e| Failure::because(&codes::SANDBOX_FAILED, log_path.display(), &e));
+    child.stderr(copied(entry.procs.as_ref().unwrap_or(&log))?);
+    child.stdout(log);
     let failed = |e: &io::Error| Failure::because(&codes::SANDBOX_FAILED, command.program.display(), e);
     let child = spawner.start(child).map_err(|e| failed(&e))?;
-    watch_over(scratch, child, command.name, log_path)
+    let memory = entry.watch.as_ref().and_then(Memory::of);
+    watch_over(scratch, child, command.name, log_path, memory)
 }
 
 fn search_path(directories: &[PathBuf]) -> io::Result<OsString> {
@@ -214,7 +242,13 @@ fn search_path(directories: &[PathBuf]) -> io::Result<OsString> {
 }
 
 /// Notes the child in the scratch directory and waits for its end on a thread.
-fn watch_over(scratch: &Scratch, mut child: Child, name: String, log: PathBuf) -> Result<Process, Failure> {
+fn watch_over(
+    scratch: &Scratch,
+    mut child: Child,
+    name: String,
+    log: PathBuf,
+    memory: Option<Memory>,
+) -> Result<Process, Failure> {
     let pid = child.id();
     let descriptor = match adopt(scratch, pid, &name) {
         Ok(descriptor) => descriptor,
@@ -225,7 +259,7 @@ fn watch_over(scratch: &Scratch, mut child: Child, name: String, log: PathBuf) -
         }
     };
     let (tell, ended) = watch::channel(None);
-    let mut process = Process { name, pid, descriptor, log, ended, waiter: None };
+    let mut process = Process { name, pid, descriptor, log, memory, ended, waiter: None };
     let waiter = std::thread::Builder::new().name(format!("wait-{pid}")).spawn(move || {
         let _ = tell.send(Some(child.wait().map_err(|e| e.to_string())));
     });
@@ -281,6 +315,31 @@ fn shorten(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn under_version_2_a_process_enters_its_group_before_it_says_anything() {
+        let root = tempfile::tempdir().unwrap();
+        let scratch = Scratch::create(root.path(), "entering").unwrap();
+        let spawner = Spawner::new().unwrap();
+        let shell = || Command::new("shell", "/bin/sh").args(["-c", "echo out; echo err >&2"]);
+        let written = root.path().join("cgroup.procs");
+        let entry = Entry { procs: Some(File::create(&written).unwrap()), ..Entry::default() };
+        let process = start(&spawner, &scratch, &entry, shell()).await.unwrap();
+        assert!(process.wait().await.unwrap().success());
+        assert_eq!(std::fs::read_to_string(&written).unwrap(), "0\n", "0 is who writes it");
+        assert_eq!(process.log_tail(5), "out\nerr");
+        // A group that takes nobody: nothing runs outside it.
+        let refusing = Entry { procs: Some(File::open(&written).unwrap()), ..Entry::default() };
+        let process = start(&spawner, &scratch, &refusing, shell()).await.unwrap();
+        assert_eq!(process.wait().await.unwrap().code(), Some(125));
+        assert_eq!(process.log_tail(5), "its control group cannot be entered");
+        let absent = Entry { paths: vec![root.path().join("absent")], ..Entry::default() };
+        let process = start(&spawner, &scratch, &absent, shell()).await.unwrap();
+        assert!(!process.wait().await.unwrap().success());
+        assert!(!process.log_tail(5).contains("out"), "{}", process.log_tail(5));
+        drop(process);
+        scratch.remove().unwrap();
+    }
 
     #[test]
     fn a_tail_is_short_whatever_the_log_holds() {

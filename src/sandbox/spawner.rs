@@ -69,12 +69,18 @@ impl Drop for Spawner {
 /// is another process. Inside the fence it is 0, as the parent lies outside,
 /// and the holder's end ends every process there.
 ///
-/// What follows up to `--` are control groups to enter: 0 is who writes it.
+/// What follows up to `--` are control groups to enter: 0 is who writes it. For
+/// `-` standard error is such a group's file, and becomes a log only then.
 const UNLESS_ORPHANED: &str = r#"
 [ "$PPID" = "$1" ] || [ "$PPID" = 0 ] || exit 125
 shift
 while [ "$1" != -- ]; do
-    echo 0 > "$1/cgroup.procs" || exit 125
+    if [ "$1" = - ]; then
+        echo 0 >&2 || { echo "its control group cannot be entered"; exit 125; }
+        exec 2>&1
+    else
+        echo 0 > "$1/cgroup.procs" || exit 125
+    fi
     shift
 done
 shift

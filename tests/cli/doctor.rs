@@ -7,7 +7,7 @@ use crate::site::{REHEARSER, Site, TAKER};
 use crate::transcript::{Run, recorded};
 
 /// What the machine decides and not the host's files: findings about these.
-const OF_THE_MACHINE: [&str; 4] = ["clock:", "memory:", "locked memory:", "fence:"];
+const OF_THE_MACHINE: [&str; 5] = ["clock:", "memory:", "locked memory:", "fence:", "node:"];
 
 /// The answer without what differs from machine to machine: what is of the
 /// machine is left out, and a text with a path is one line, wherever it broke.

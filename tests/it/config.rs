@@ -51,12 +51,22 @@ fn changed(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn limits_of_a_rehearsal_are_bytes_and_thousandths_of_a_cpu() {
+    for (written, memory, cpus) in [("\"8GiB\"", 8 << 30, ("2", 2_000)), ("67108864", 64 << 20, ("0.25", 250))] {
+        let text = good() + &format!("[rehearsal]\nmemory_limit = {written}\ncpu_limit = {}\n", cpus.0);
+        let rehearsal = parse(&text).unwrap().rehearsal;
+        assert_eq!((rehearsal.memory_limit, rehearsal.cpu_limit), (Some(memory), Some(cpus.1)));
+    }
+}
+
+#[test]
 fn the_least_configuration_is_good() {
     let config = parse(&good()).unwrap();
     assert_eq!(config.snapshots.store, StoreConfig::Fs { path: "/srv/a".into() });
     assert_eq!((config.backup.image_limit, config.backup.compression_level), (2 << 30, 3));
     assert_eq!(config.backup.escrow_deadline, Duration::from_secs(60));
     assert_eq!(config.rehearsal.fence, FencePolicy::Auto);
+    assert_eq!((config.rehearsal.memory_limit, config.rehearsal.cpu_limit), (None, None));
     assert_eq!(config.notes().iter().filter(|note| note.text.contains("no credential separation")).count(), 3);
 }
 
@@ -137,6 +147,11 @@ fn each_mistake_has_its_message() {
         ("[etcd]", "[etcd]\nstall_timeout = 30", "etcd.stall_timeout must be a duration"),
         ("[etcd]", "[etcd]\nstall_timeout = \"0s\"", "etcd.stall_timeout must lie between 1.0 s and 1 d 0 h"),
         ("[etcd]", "[backup]\ncompression_level = 22\n[etcd]", "backup.compression_level must be a number from 1 to 19"),
+        ("[etcd]", "[rehearsal]\nmemory_limit = \"1MiB\"\n[etcd]", "rehearsal.memory_limit must lie between 64.0 MiB and"),
+        ("[etcd]", "[rehearsal]\nmemory_limit = \"much\"\n[etcd]", "rehearsal.memory_limit must be a size"),
+        ("[etcd]", "[rehearsal]\ncpu_limit = 0\n[etcd]", "rehearsal.cpu_limit must be a number of CPUs from 0.1 to 1024"),
+        ("[etcd]", "[rehearsal]\ncpu_limit = nan\n[etcd]", "rehearsal.cpu_limit must be a number of CPUs"),
+        ("[etcd]", "[rehearsal]\ncpu_limit = \"2\"\n[etcd]", "rehearsal.cpu_limit must be a number of CPUs"),
         ("[etcd]", "[rehearsal]\nfence = \"maybe\"\n[etcd]", "rehearsal.fence must be \"auto\", true or false"),
         ("store.fs.path = \"/srv/a\"", "", "snapshots.store is missing"),
         ("store.fs.path = \"/srv/a\"", "store.swift = {}", "snapshots.store must say what kind of store it is: fs or s3"),

@@ -61,9 +61,9 @@ async fn a_node_has_directories_of_its_own_and_the_host_s_stay_as_they_were() {
     let root = tempfile::tempdir().unwrap();
     let Some(sandbox) = up(root.path(), &wish("198.51.100.10")).await else { return };
     let marks = "echo mark > /etc/mark; echo mark > /opt/mark; echo mark > /var/lib/kubelet/mark; echo mark > /run/mark; \
-                 echo mark > /root/mark; echo mark > /home/mark; cat /etc/mark /opt/mark /var/lib/kubelet/mark /run/mark";
+                 (cd /root; echo mark > mark); echo mark > /home/mark; cat /etc/mark /opt/mark /var/lib/kubelet/mark /run/mark";
     assert_eq!(said(&sandbox, marks).await, "mark\n".repeat(4));
-    for path in ["/etc/mark", "/opt/mark", "/var/lib/kubelet/mark", "/run/mark", "/root/mark", "/home/mark"] {
+    for path in ["/etc/mark", "/opt/mark", "/var/lib/kubelet/mark", "/run/mark", "/home/mark"] {
         assert!(!Path::new(path).exists(), "{path} reached the host");
         assert_eq!(std::fs::read_to_string(sandbox.inside(Path::new(path))).unwrap(), "mark\n", "{path}");
     }
@@ -282,5 +282,48 @@ async fn a_program_finds_others_in_the_directories_it_is_given_first() {
     assert!(with.starts_with("found\n") && with.contains(&format!("{}:/usr/sbin", tools.path().display())), "{with}");
     let without = log_of(sandbox.start(command()).await.unwrap()).await;
     assert!(without.starts_with("/usr/sbin:"), "{without}");
+    sandbox.down().await.unwrap();
+}
+
+/// Fills memory until it is ended, or all is written.
+const HUNGRY: &str = "head -c 400M /dev/zero | tail -c 1G > /dev/null";
+
+#[tokio::test]
+async fn a_process_that_exceeds_the_memory_limit_is_ended_and_the_failure_says_so() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for fencing in [holdfast::sandbox::Fencing::IfPossible, holdfast::sandbox::Fencing::Never] {
+        let root = tempfile::tempdir().unwrap();
+        let limits = Limits { memory_bytes: Some(64 << 20), cpus: Some(1.5) };
+        let sandbox = Sandbox::up_within(root.path(), "limited", fencing, limits).await.unwrap();
+        let groups = groups_of(root.path());
+        sandbox.run(shell("echo modest"), LIMIT).await.unwrap();
+        let failure = sandbox.run(shell(HUNGRY), LIMIT).await.unwrap_err();
+        assert_eq!(failure.code(), &codes::TOOL_FAILED);
+        assert!(failure.cause().contains("rehearsal.memory_limit, which is 64.0 MiB"), "{failure}");
+        let later = sandbox.run(shell("exit 3"), LIMIT).await.unwrap_err();
+        assert!(!later.cause().contains("memory_limit"), "it is no reason for another's end: {later}");
+        sandbox.down().await.unwrap();
+        assert!(!groups.is_empty() && groups.iter().all(|group| !group.exists()), "{groups:?}");
+
+        let free = Sandbox::up(root.path(), "free", fencing).await.unwrap();
+        assert!(groups_of(root.path()).is_empty(), "without a limit no group is made");
+        free.run(shell(HUNGRY), LIMIT).await.unwrap();
+        free.down().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_node_has_its_limits_in_its_groups() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = Limits { memory_bytes: Some(512 << 20), cpus: Some(0.5) };
+    let Some(sandbox) = up(root.path(), &NodeWish { limits, ..wish("198.51.100.10") }).await else { return };
+    assert_eq!(sandbox.node().unwrap().limits, limits);
+    let read = |name: &str| groups_of(root.path()).iter().find_map(|group| std::fs::read_to_string(group.join(name)).ok());
+    let one = read("memory.limit_in_bytes").or_else(|| read("memory.max"));
+    assert_eq!(one.unwrap().trim(), "536870912");
+    let half = read("cpu.cfs_quota_us").or_else(|| read("cpu.max"));
+    assert!(half.unwrap().starts_with("50000"));
     sandbox.down().await.unwrap();
 }

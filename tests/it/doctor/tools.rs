@@ -41,8 +41,10 @@ async fn a_fence_is_raised_and_dropped_and_nothing_of_it_is_left() {
     let found = bench.examine(Area::Tools).await;
     if rustix::process::geteuid().is_root() {
         assert!(found.good("fence").finding.starts_with("fenced: own network"), "{found}");
+        assert!(found.good("node").finding.contains("interfaces: lo, node0"), "{found}");
     } else {
         assert_eq!(found.one("doctor.tools.no-fence").status, Status::Warning, "{found}");
+        assert_eq!(found.one("doctor.tools.no-node").status, Status::Warning, "{found}");
     }
     let left: Vec<_> = std::fs::read_dir(bench.path("scratch")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
