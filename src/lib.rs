@@ -16,8 +16,6 @@ pub mod scan;
 pub mod store;
 // Layer 3
 pub mod catalog;
-pub mod kms;
-pub mod kubeadm;
 pub mod ledger;
 pub mod runbook;
 // Layer 4

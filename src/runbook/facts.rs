@@ -7,7 +7,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::recovery_facts::RecoveryFacts;
 use crate::base::digest::Sha256;
 use crate::record::attestation::Opening;
 use crate::record::manifest::{Manifest, Problem, RecordRef, ResourceCount};
@@ -75,8 +74,6 @@ facts! {
     read: ReadFacts,
     /// Any step that starts a process: what keeps it from production.
     fence: FenceFacts,
-    /// `open-recovery`: the recovery bundle, proven.
-    recovery: RecoveryFacts,
     /// `tear-down`: what was removed.
     tear_down: TearDownFacts,
 }

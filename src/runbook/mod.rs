@@ -25,6 +25,5 @@ pub mod model;
 mod page;
 pub mod parse;
 pub mod print;
-pub mod recovery_facts;
 pub mod run;
 mod wait;

@@ -1,3 +1,0 @@
-module holdfast.invalid/tools/pause
-
-go 1.24.0
