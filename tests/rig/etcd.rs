@@ -221,7 +221,8 @@ impl EtcdRig {
         tokio::time::timeout(READY_LIMIT, led).await.unwrap_or_else(|_| panic!("no leader: {}", logs()))
     }
 
-    /// A client of the cluster with all rights.
+    /// A client with all rights, of the members that run: the library spreads
+    /// requests over all endpoints that it is given, dead ones too.
     pub async fn client(&self) -> etcd_client::Client {
         let mut options = etcd_client::ConnectOptions::new();
         if let Wire::Tls(pki) = &self.wire {
@@ -229,7 +230,9 @@ impl EtcdRig {
             let identity = etcd_client::Identity::from_pem(&pki.client.certificate, &pki.client.key);
             options = options.with_tls(etcd_client::TlsOptions::new().ca_certificate(authority).identity(identity));
         }
-        etcd_client::Client::connect(self.endpoints(), Some(options)).await.unwrap()
+        let running: Vec<_> =
+            (0..self.members.len()).filter(|index| self.pid(*index).is_some()).map(|index| self.endpoint(index)).collect();
+        etcd_client::Client::connect(running, Some(options)).await.unwrap()
     }
 
     async fn run(&mut self, index: usize) {
